@@ -27,7 +27,9 @@ type verb struct {
 
 // verbs is filled by main so that a verb may refer to the table.
 func verbs() []verb {
-	return []verb{}
+	return []verb{
+		{name: "guest-load", run: guestLoad},
+	}
 }
 
 // stdio is where a verb reads and writes, so that tests can look.

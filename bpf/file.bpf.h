@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Files: opening, receiving, changing with and without an open, looking.
+ * path_* hooks see the operation of the system call; inode_* hooks are used
+ * where no path_* hook exists.
+ */
+#ifndef AGENT_LOCK_FILE_BPF_H
+#define AGENT_LOCK_FILE_BPF_H
+
+#include "jail.bpf.h"
+
+/* Pipes, sockets, memfds: on superblocks that no path leads to. */
+static __always_inline bool has_no_path(struct dentry *dentry)
+{
+	return dentry->d_sb->s_flags & SB_NOUSER;
+}
+
+static __always_inline __u32 rights_now(struct current_jail *c, struct dentry *dentry)
+{
+	return orphaned(c->slot) ? 0 : rights_at(c->jail, dentry);
+}
+
+/* What is outside does not exist; what visibly exists is refused. */
+static __always_inline int refuse_sight(struct current_jail *c, struct dentry *dentry, __u32 want,
+					__u32 given)
+{
+	if (given || c->jail->flags & JAIL_SHOW_OUTSIDE)
+		return refuse(c, dentry, want, given, ERROR(EACCES));
+	return refuse(c, dentry, want, given, ERROR(ENOENT));
+}
+
+/* Looking at the object itself: reading it is not asked for. */
+static __always_inline int check_look(struct current_jail *c, struct dentry *dentry)
+{
+	__u32 given;
+
+	if (has_no_path(dentry))
+		return 0;
+	given = rights_now(c, dentry);
+	if (given & (RIGHT_READ | RIGHT_SELF))
+		return 0;
+	return refuse_sight(c, dentry, RIGHT_READ, given);
+}
+
+/*
+ * A file with several names may be an outside file under an inside name. Its
+ * other names cannot be found from here, so the jail's policy decides.
+ */
+static __always_inline bool links_forbid(struct current_jail *c, struct dentry *dentry, __u32 want,
+					 __u32 given)
+{
+	struct inode *inode = dentry->d_inode;
+
+	if (!(given & RIGHT_LINKED) || !inode || !S_ISREG(inode->i_mode) || inode->i_nlink < 2)
+		return false;
+	if (c->jail->flags & JAIL_LINKS_DENY)
+		return true;
+	return (want & RIGHT_WRITE) && (c->jail->flags & JAIL_LINKS_READONLY);
+}
+
+static __always_inline int check_use(struct current_jail *c, struct dentry *dentry, __u32 want)
+{
+	__u32 given = rights_now(c, dentry);
+
+	if ((given & want) == want) {
+		if (!links_forbid(c, dentry, want, given))
+			return 0;
+		return refuse(c, dentry, want, given, ERROR(EACCES));
+	}
+	if (want & RIGHT_WRITE)
+		return refuse(c, dentry, want, given, ERROR(EACCES));
+	return refuse_sight(c, dentry, want, given);
+}
+
+/* Changing the object: mode, owner, times, length, attributes. */
+static __always_inline int check_change(struct current_jail *c, struct dentry *dentry)
+{
+	if (has_no_path(dentry))
+		return 0;
+	return check_use(c, dentry, RIGHT_WRITE);
+}
+
+/*
+ * Rights for making or removing a name: those of the directory, less what a
+ * label on the named object itself takes away.
+ */
+static __always_inline __u32 entry_rights(struct current_jail *c, struct dentry *dir,
+					  struct dentry *entry)
+{
+	struct inode *inode = entry->d_inode;
+	__u32 given = rights_now(c, dir), own;
+
+	if (inode && find_label(c->jail, inode, &own))
+		given &= own;
+	return given;
+}
+
+static __always_inline int check_entry(struct current_jail *c, struct dentry *dir,
+				       struct dentry *entry)
+{
+	__u32 given = entry_rights(c, dir, entry);
+
+	if (given & RIGHT_WRITE)
+		return 0;
+	return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
+}
+
+static __always_inline __u32 wanted_by(struct file *file)
+{
+	__u32 want = 0;
+
+	if (file->f_mode & FMODE_READ)
+		want |= RIGHT_READ;
+	if (file->f_mode & FMODE_WRITE || file->f_flags & O_TRUNC)
+		want |= RIGHT_WRITE;
+	if (file->f_flags & FMODE_EXEC_FLAG)
+		want |= RIGHT_EXECUTE;
+	return want;
+}
+
+/* ---- Opening and receiving ---- */
+
+SEC("lsm/file_open")
+int BPF_PROG(file_open, struct file *file, int ret)
+{
+	struct dentry *dentry = file->f_path.dentry;
+	struct current_jail c = {};
+	__u32 want;
+
+	if (ret || !jailed(&c, HOOK_FILE_OPEN) || has_no_path(dentry))
+		return ret;
+	want = wanted_by(file);
+	return check_use(&c, dentry, want ?: RIGHT_READ);
+}
+
+/* SCM_RIGHTS, and every other way in which a descriptor arrives. */
+SEC("lsm/file_receive")
+int BPF_PROG(file_receive, struct file *file, int ret)
+{
+	struct dentry *dentry = file->f_path.dentry;
+	struct current_jail c = {};
+	__u32 want;
+
+	if (ret || !jailed(&c, HOOK_FILE_RECEIVE) || has_no_path(dentry))
+		return ret;
+	want = wanted_by(file);
+	if (!want) /* O_PATH */
+		return check_look(&c, dentry);
+	return check_use(&c, dentry, want);
+}
+
+/* ---- Changes without an open ---- */
+
+SEC("lsm/path_unlink")
+int BPF_PROG(path_unlink, const struct path *dir, struct dentry *dentry, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_UNLINK))
+		return ret;
+	return check_entry(&c, dir->dentry, dentry);
+}
+
+SEC("lsm/path_rmdir")
+int BPF_PROG(path_rmdir, const struct path *dir, struct dentry *dentry, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_RMDIR))
+		return ret;
+	return check_entry(&c, dir->dentry, dentry);
+}
+
+SEC("lsm/path_mkdir")
+int BPF_PROG(path_mkdir, const struct path *dir, struct dentry *dentry, umode_t mode, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_MKDIR))
+		return ret;
+	return check_entry(&c, dir->dentry, dentry);
+}
+
+/* Also open(O_CREAT) and bind(2) of a Unix socket. */
+SEC("lsm/path_mknod")
+int BPF_PROG(path_mknod, const struct path *dir, struct dentry *dentry, umode_t mode,
+	     unsigned int dev, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
+		return ret;
+	return check_entry(&c, dir->dentry, dentry);
+}
+
+SEC("lsm/path_symlink")
+int BPF_PROG(path_symlink, const struct path *dir, struct dentry *dentry, const char *old_name,
+	     int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_SYMLINK))
+		return ret;
+	return check_entry(&c, dir->dentry, dentry);
+}
+
+/*
+ * A new name must not give more than the old one: what is linked has to be
+ * writable already. EXDEV makes git, cargo and pnpm fall back to copying.
+ */
+SEC("lsm/path_link")
+int BPF_PROG(path_link, struct dentry *old_dentry, const struct path *new_dir,
+	     struct dentry *new_dentry, int ret)
+{
+	const __u32 want = RIGHT_READ | RIGHT_WRITE;
+	struct current_jail c = {};
+	__u32 from, to;
+
+	if (ret || !jailed(&c, HOOK_PATH_LINK))
+		return ret;
+	from = has_no_path(old_dentry) ? want : rights_now(&c, old_dentry);
+	to = entry_rights(&c, new_dir->dentry, new_dentry);
+	if ((from & want) == want && to & RIGHT_WRITE)
+		return 0;
+	if (to & RIGHT_WRITE)
+		return refuse(&c, old_dentry, want, from, ERROR(EXDEV));
+	if ((from & want) == want)
+		return refuse(&c, new_dentry, RIGHT_WRITE, to, ERROR(EXDEV));
+	return refuse(&c, new_dentry, RIGHT_WRITE, to, ERROR(EACCES));
+}
+
+/* Called once a direction for RENAME_EXCHANGE; both names are checked either way. */
+SEC("lsm/path_rename")
+int BPF_PROG(path_rename, const struct path *old_dir, struct dentry *old_dentry,
+	     const struct path *new_dir, struct dentry *new_dentry, unsigned int flags, int ret)
+{
+	struct current_jail c = {};
+	__u32 from, to;
+
+	if (ret || !jailed(&c, HOOK_PATH_RENAME))
+		return ret;
+	from = entry_rights(&c, old_dir->dentry, old_dentry);
+	to = entry_rights(&c, new_dir->dentry, new_dentry);
+	if (from & to & RIGHT_WRITE)
+		return 0;
+	if (to & RIGHT_WRITE)
+		return refuse(&c, old_dentry, RIGHT_WRITE, from, ERROR(EXDEV));
+	if (from & RIGHT_WRITE)
+		return refuse(&c, new_dentry, RIGHT_WRITE, to, ERROR(EXDEV));
+	return refuse(&c, old_dentry, RIGHT_WRITE, from, ERROR(EACCES));
+}
+
+SEC("lsm/path_truncate")
+int BPF_PROG(path_truncate, const struct path *path, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_TRUNCATE))
+		return ret;
+	return check_change(&c, path->dentry);
+}
+
+SEC("lsm/path_chmod")
+int BPF_PROG(path_chmod, const struct path *path, umode_t mode, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_CHMOD))
+		return ret;
+	return check_change(&c, path->dentry);
+}
+
+SEC("lsm/path_chown")
+int BPF_PROG(path_chown, const struct path *path, __u64 uid, __u64 gid, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_CHOWN))
+		return ret;
+	return check_change(&c, path->dentry);
+}
+
+static __always_inline int inode_changed(struct dentry *dentry, __u32 hook, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, hook))
+		return ret;
+	return check_change(&c, dentry);
+}
+
+/* utimensat(2), and once more whatever else changes attributes. */
+SEC("lsm/inode_setattr")
+int BPF_PROG(inode_setattr, void *idmap, struct dentry *dentry, struct iattr *attr, int ret)
+{
+	return inode_changed(dentry, HOOK_INODE_SETATTR, ret);
+}
+
+/* 6.1 and 6.6 call it without the idmap that 6.12 passes. */
+SEC("lsm/inode_setattr")
+int BPF_PROG(inode_setattr_noidmap, struct dentry *dentry, struct iattr *attr, int ret)
+{
+	return inode_changed(dentry, HOOK_INODE_SETATTR, ret);
+}
+
+SEC("lsm/inode_setxattr")
+int BPF_PROG(inode_setxattr, void *idmap, struct dentry *dentry, const char *name,
+	     const void *value, __u64 size, int flags, int ret)
+{
+	return inode_changed(dentry, HOOK_INODE_SETXATTR, ret);
+}
+
+SEC("lsm/inode_removexattr")
+int BPF_PROG(inode_removexattr, void *idmap, struct dentry *dentry, const char *name, int ret)
+{
+	return inode_changed(dentry, HOOK_INODE_REMOVEXATTR, ret);
+}
+
+SEC("lsm/inode_set_acl")
+int BPF_PROG(inode_set_acl, void *idmap, struct dentry *dentry, const char *name,
+	     struct posix_acl *acl, int ret)
+{
+	return inode_changed(dentry, HOOK_INODE_SET_ACL, ret);
+}
+
+SEC("lsm/inode_remove_acl")
+int BPF_PROG(inode_remove_acl, void *idmap, struct dentry *dentry, const char *name, int ret)
+{
+	return inode_changed(dentry, HOOK_INODE_REMOVE_ACL, ret);
+}
+
+/* ---- Looking ---- */
+
+static __always_inline int looked_at(struct dentry *dentry, __u32 hook, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, hook))
+		return ret;
+	return check_look(&c, dentry);
+}
+
+SEC("lsm/inode_getattr")
+int BPF_PROG(inode_getattr, const struct path *path, int ret)
+{
+	return looked_at(path->dentry, HOOK_INODE_GETATTR, ret);
+}
+
+SEC("lsm/inode_readlink")
+int BPF_PROG(inode_readlink, struct dentry *dentry, int ret)
+{
+	return looked_at(dentry, HOOK_INODE_READLINK, ret);
+}
+
+SEC("lsm/inode_getxattr")
+int BPF_PROG(inode_getxattr, struct dentry *dentry, const char *name, int ret)
+{
+	return looked_at(dentry, HOOK_INODE_GETXATTR, ret);
+}
+
+SEC("lsm/inode_listxattr")
+int BPF_PROG(inode_listxattr, struct dentry *dentry, int ret)
+{
+	return looked_at(dentry, HOOK_INODE_LISTXATTR, ret);
+}
+
+SEC("lsm/inode_get_acl")
+int BPF_PROG(inode_get_acl, void *idmap, struct dentry *dentry, const char *name, int ret)
+{
+	return looked_at(dentry, HOOK_INODE_GET_ACL, ret);
+}
+
+SEC("lsm/sb_statfs")
+int BPF_PROG(sb_statfs, struct dentry *dentry, int ret)
+{
+	return looked_at(dentry, HOOK_SB_STATFS, ret);
+}
+
+/* inotify and fanotify: names and times of what happens elsewhere. */
+SEC("lsm/path_notify")
+int BPF_PROG(path_notify, const struct path *path, __u64 mask, unsigned int obj_type, int ret)
+{
+	struct dentry *dentry = path->dentry;
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_NOTIFY) || has_no_path(dentry))
+		return ret;
+	return check_use(&c, dentry, RIGHT_READ);
+}
+
+/*
+ * Typing into a terminal: what is pushed is read by the shell outside once the
+ * jail has ended. The command is an unsigned int, so high bits change nothing.
+ */
+static __always_inline int typed_into(unsigned int cmd, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || (cmd != TIOCSTI && cmd != TIOCLINUX) || !jailed(&c, HOOK_FILE_IOCTL))
+		return ret;
+	return refuse_always(&c);
+}
+
+SEC("lsm/file_ioctl")
+int BPF_PROG(file_ioctl, struct file *file, unsigned int cmd, unsigned long arg, int ret)
+{
+	return typed_into(cmd, ret);
+}
+
+SEC("lsm/file_ioctl_compat")
+int BPF_PROG(file_ioctl_compat, struct file *file, unsigned int cmd, unsigned long arg, int ret)
+{
+	return typed_into(cmd, ret);
+}
+
+#endif

@@ -1,0 +1,24 @@
+//go:build ignore
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel half of agent-lock. One set of programs serves all jails.
+ *
+ * A task is in a jail when the jail's pid namespace is among the ancestors of
+ * its own. A verdict comes from the dentry that the kernel is about to use: the
+ * nearest labelled inode on the way up gives the rights, no label gives none.
+ *
+ *   file.bpf.h       open, receive, change, look: rights decide
+ *   socket.bpf.h     Unix sockets: own ones, and those with RIGHT_CONNECT
+ *   process.bpf.h    mounts, namespaces, ptrace, bpf: never
+ *   lifecycle.bpf.h  inode addresses for the supervisor; the end of a jail
+ *   jail.bpf.h       maps, labels, the walk, denial records
+ *
+ * Every hook keeps an earlier program's refusal. Every failure denies.
+ */
+#include "jail.bpf.h"
+#include "file.bpf.h"
+#include "socket.bpf.h"
+#include "process.bpf.h"
+#include "lifecycle.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

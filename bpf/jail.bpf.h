@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What every hook shares: which jail the current task is in, which label rules
+ * a dentry, and how a denial is recorded.
+ */
+#ifndef AGENT_LOCK_JAIL_BPF_H
+#define AGENT_LOCK_JAIL_BPF_H
+
+#include "kernel.bpf.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+/* ---- Shared with Go (bpf2go generates the Go side from these) ---- */
+
+#define MAX_JAILS 64
+#define LABEL_BITS 12
+#define MAX_LABELS (1 << LABEL_BITS)
+
+/* A right holds for the labelled inode and all below it, RIGHT_SELF for the inode alone. */
+enum right {
+	RIGHT_READ = 1 << 0,
+	RIGHT_WRITE = 1 << 1,
+	RIGHT_EXECUTE = 1 << 2,
+	RIGHT_SELF = 1 << 3,    /* exists: stat and readlink, nothing else */
+	RIGHT_CONNECT = 1 << 4, /* a Unix socket of the host's that may be talked to */
+	RIGHT_LINKED = 1 << 5,  /* not a right: names of outside files may be here, see JAIL_LINKS_* */
+};
+
+enum jail_flag {
+	JAIL_LINKS_READONLY = 1 << 0, /* a file with several names below RIGHT_LINKED is not changed */
+	JAIL_LINKS_DENY = 1 << 1,     /* ... nor opened */
+	JAIL_SHOW_OUTSIDE = 1 << 2,   /* EACCES where it would be ENOENT */
+};
+
+struct label {
+	__u64 inode; /* address; 0: unused */
+	enum right rights;
+	__u32 unused;
+};
+
+/* One jail's slot. Written by the supervisor before the namespace is entered in `namespaces`. */
+struct jail {
+	__u64 cookie; /* differs between any two jails, also over time */
+	__u32 multipliers[2];
+	enum jail_flag flags;
+	__u32 unused;
+	struct label labels[MAX_LABELS];
+};
+
+enum hook {
+	HOOK_FILE_OPEN,
+	HOOK_FILE_RECEIVE,
+	HOOK_FILE_IOCTL,
+	HOOK_FILE_TRUNCATE,
+	HOOK_PATH_UNLINK,
+	HOOK_PATH_RMDIR,
+	HOOK_PATH_MKDIR,
+	HOOK_PATH_MKNOD,
+	HOOK_PATH_SYMLINK,
+	HOOK_PATH_LINK,
+	HOOK_PATH_RENAME,
+	HOOK_PATH_TRUNCATE,
+	HOOK_PATH_CHMOD,
+	HOOK_PATH_CHOWN,
+	HOOK_PATH_CHROOT,
+	HOOK_PATH_NOTIFY,
+	HOOK_INODE_GETATTR,
+	HOOK_INODE_SETATTR,
+	HOOK_INODE_READLINK,
+	HOOK_INODE_GETXATTR,
+	HOOK_INODE_LISTXATTR,
+	HOOK_INODE_SETXATTR,
+	HOOK_INODE_REMOVEXATTR,
+	HOOK_INODE_SET_ACL,
+	HOOK_INODE_GET_ACL,
+	HOOK_INODE_REMOVE_ACL,
+	HOOK_SB_STATFS,
+	HOOK_SB_MOUNT,
+	HOOK_SB_UMOUNT,
+	HOOK_SB_PIVOTROOT,
+	HOOK_SB_REMOUNT,
+	HOOK_MOVE_MOUNT,
+	HOOK_USERNS_CREATE,
+	HOOK_PTRACE_ACCESS_CHECK,
+	HOOK_PTRACE_TRACEME,
+	HOOK_UNIX_STREAM_CONNECT,
+	HOOK_UNIX_MAY_SEND,
+	HOOK_BPF,
+	HOOK_BPF_MAP,
+	HOOK_BPF_PROG,
+};
+
+#define EVENT_NAMES 20
+#define EVENT_NAME_LEN 64
+#define COMM_LEN 16
+
+/* A denial. Names run from the object up to its file system's root. */
+struct event {
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	enum hook hook;
+	enum right want;  /* asked for */
+	enum right given; /* by the nearest label */
+	__s32 error;
+	__u32 pid; /* thread group, in the initial pid namespace */
+	__u32 dev; /* file system of the object, as the kernel encodes it; 0: no object */
+	__u32 depth;
+	__u32 unused;
+	char comm[COMM_LEN];
+	char names[EVENT_NAMES][EVENT_NAME_LEN];
+};
+
+/* One open descriptor of the reading process or of a child of it. */
+struct descriptor {
+	__u64 inode; /* address */
+	__u32 tgid;  /* in the initial pid namespace */
+	__u32 pidns; /* inode number */
+	__u32 fd;
+	__u32 child; /* 1: the child's */
+};
+
+/* ---- Maps ---- */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_JAILS);
+	__uint(map_flags, BPF_F_RDONLY_PROG);
+	__type(key, __u32);
+	__type(value, struct jail);
+} jails SEC(".maps");
+
+/* Pid namespace inode number -> slot. An entry makes the namespace a jail. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_JAILS);
+	__type(key, __u32);
+	__type(value, __u32);
+} namespaces SEC(".maps");
+
+/* Thread group of a supervisor -> slot. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_JAILS);
+	__type(key, __u32);
+	__type(value, __u32);
+} supervisors SEC(".maps");
+
+/* Thread group of a jail's pid 1 -> pid namespace inode number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_JAILS);
+	__type(key, __u32);
+	__type(value, __u32);
+} inits SEC(".maps");
+
+/* What the programs write of a slot; reset by the supervisor that takes it. */
+struct slot_state {
+	__u64 lost;     /* denials that did not fit into the ring buffer */
+	__u64 orphaned; /* the supervisor is gone: nothing is allowed any more */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_JAILS);
+	__type(key, __u32);
+	__type(value, struct slot_state);
+} states SEC(".maps");
+
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_JAILS);
+	__type(key, __u32);
+	__array(values, struct ring);
+} rings SEC(".maps");
+
+/* Unix sockets made in a jail: its cookie. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u64);
+} sockets SEC(".maps");
+
+/* ---- Which jail ---- */
+
+#define MAX_PIDNS_LEVEL 32 /* include/linux/pid_namespace.h */
+
+struct current_jail {
+	__u32 slot;
+	enum hook hook; /* that is asking */
+	const struct jail *jail; /* NULL: not jailed */
+	struct pid_namespace *ns;
+};
+
+static __always_inline bool lookup_jail(struct current_jail *c, __u32 inum)
+{
+	const __u32 *slot = bpf_map_lookup_elem(&namespaces, &inum);
+
+	if (!slot)
+		return false;
+	c->slot = *slot;
+	c->jail = bpf_map_lookup_elem(&jails, slot);
+	return c->jail != NULL;
+}
+
+/*
+ * A task without nsproxy is past exit_task_namespaces(); its own pid namespace
+ * still tells. Rare, so copied field by field.
+ */
+static __noinline __u32 exiting_task_jail(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	__u32 level = BPF_CORE_READ(pid, level);
+	struct pid_namespace *ns;
+
+	if (level == 0 || level > MAX_PIDNS_LEVEL)
+		return 0;
+	bpf_core_read(&ns, sizeof(ns),
+		      (void *)&pid->numbers[0].ns + level * bpf_core_type_size(struct upid));
+	for (int i = 0; i < MAX_PIDNS_LEVEL; i++) {
+		__u32 inum = BPF_CORE_READ(ns, ns.inum);
+
+		if (bpf_map_lookup_elem(&namespaces, &inum))
+			return inum;
+		ns = BPF_CORE_READ(ns, parent);
+		if (!ns)
+			break;
+	}
+	return 0;
+}
+
+/*
+ * Is the current task in a jail? setns(2) and unshare(2) only ever lead to
+ * descendants, so the jail's namespace stays among the ancestors of
+ * pid_ns_for_children. In the initial namespace this is four loads.
+ */
+static __always_inline bool jailed(struct current_jail *c, enum hook hook)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct nsproxy *nsproxy = task->nsproxy;
+	struct pid_namespace *ns;
+
+	c->hook = hook;
+	if (!nsproxy)
+		return lookup_jail(c, exiting_task_jail());
+	ns = nsproxy->pid_ns_for_children;
+	for (int i = 0; i < MAX_PIDNS_LEVEL; i++) {
+		if (!ns || ns->level == 0)
+			return false;
+		if (lookup_jail(c, ns->ns.inum)) {
+			c->ns = ns;
+			return true;
+		}
+		ns = ns->parent;
+	}
+	return false;
+}
+
+/* ---- Which label ---- */
+
+#define MAX_DEPTH 64
+
+/*
+ * The low half of an address as a plain number. The kernel lets no program
+ * calculate with a pointer, but a 32-bit move drops that (with CAP_PERFMON);
+ * the asm keeps clang from widening it to two shifts.
+ */
+static __always_inline __u32 low_half(const void *address)
+{
+	__u32 low = (__u32)(__u64)address;
+
+	asm volatile("%0 = %0" : "+w"(low));
+	return low;
+}
+
+static __always_inline bool find_label(const struct jail *jail, struct inode *inode, __u32 *rights)
+{
+	__u32 low = low_half(inode);
+	const struct label *label;
+
+	label = &jail->labels[(low * jail->multipliers[0]) >> (32 - LABEL_BITS)];
+	if (label->inode == (__u64)inode)
+		goto found;
+	label = &jail->labels[(low * jail->multipliers[1]) >> (32 - LABEL_BITS)];
+	if (label->inode == (__u64)inode)
+		goto found;
+	return false;
+found:
+	*rights = label->rights;
+	return true;
+}
+
+/*
+ * The rights that the nearest label on the way up gives. No label, or more
+ * than MAX_DEPTH levels: none.
+ */
+static __noinline __u32 rights_at(const struct jail *jail, struct dentry *dentry)
+{
+	__u32 rights = 0;
+
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		struct inode *inode = dentry->d_inode;
+		struct dentry *parent;
+
+		if (inode && find_label(jail, inode, &rights))
+			return i == 0 ? rights : rights & ~RIGHT_SELF;
+		parent = dentry->d_parent;
+		if (parent == dentry)
+			break;
+		dentry = parent;
+	}
+	return 0;
+}
+
+/* ---- Denials ---- */
+
+/* Opaque to clang: it would compute the error, and 6.12 wants to see its range. */
+#define ERROR(n)                                              \
+	({                                                    \
+		int error_;                                   \
+		asm volatile("%0 = %1" : "=r"(error_) : "i"(-(n))); \
+		error_;                                       \
+	})
+
+/* The object's path within its file system, last name first. */
+static __noinline int name_object(struct event *event, struct dentry *dentry)
+{
+	event->dev = dentry->d_sb->s_dev;
+	for (int i = 0; i < EVENT_NAMES; i++) {
+		struct dentry *parent = dentry->d_parent;
+
+		if (parent == dentry)
+			break;
+		bpf_probe_read_kernel_str(event->names[i], EVENT_NAME_LEN, dentry->d_name.name);
+		event->depth = i + 1;
+		dentry = parent;
+	}
+	return 0;
+}
+
+/* A full buffer loses the record, never the verdict. */
+static __noinline int record(struct current_jail *c, struct dentry *dentry, __u32 want, __u32 given,
+			     int error)
+{
+	__u32 slot = c->slot;
+	struct event *event;
+	void *ring;
+
+	ring = bpf_map_lookup_elem(&rings, &slot);
+	event = ring ? bpf_ringbuf_reserve(ring, sizeof(*event), 0) : NULL;
+	if (!event) {
+		struct slot_state *state = bpf_map_lookup_elem(&states, &slot);
+
+		if (state)
+			__sync_fetch_and_add(&state->lost, 1);
+		return 0;
+	}
+	event->time_ns = bpf_ktime_get_ns();
+	event->hook = c->hook;
+	event->want = want;
+	event->given = given;
+	event->error = error;
+	event->pid = bpf_get_current_pid_tgid() >> 32;
+	event->dev = 0;
+	event->depth = 0;
+	event->unused = 0;
+	bpf_get_current_comm(event->comm, sizeof(event->comm));
+	if (dentry)
+		name_object(event, dentry);
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+static __always_inline int refuse(struct current_jail *c, struct dentry *dentry, __u32 want,
+				  __u32 given, int error)
+{
+	record(c, dentry, want, given, error);
+	return error;
+}
+
+/* Something only the host may do, whatever the object. */
+static __always_inline int refuse_always(struct current_jail *c)
+{
+	return refuse(c, NULL, 0, 0, ERROR(EPERM));
+}
+
+static __always_inline bool orphaned(__u32 slot)
+{
+	struct slot_state *state = bpf_map_lookup_elem(&states, &slot);
+
+	return !state || state->orphaned;
+}
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The part of the kernel's types that the programs read. Offsets come from the
+ * running kernel (CO-RE), so only names and kinds of fields matter here; a
+ * field that is gone makes the load fail, which is what a jail wants.
+ */
+#ifndef AGENT_LOCK_KERNEL_BPF_H
+#define AGENT_LOCK_KERNEL_BPF_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef unsigned short umode_t;
+typedef _Bool bool;
+
+#define NULL ((void *)0)
+#define true 1
+#define false 0
+
+/* include/uapi/linux/bpf.h */
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+enum { BPF_F_NO_PREALLOC = 1 << 0, BPF_F_RDONLY_PROG = 1 << 7 };
+enum { BPF_ANY = 0 };
+enum { BPF_SK_STORAGE_GET_F_CREATE = 1 << 0 };
+
+/* include/uapi/asm-generic/errno-base.h and errno.h */
+enum { EPERM = 1, ENOENT = 2, EACCES = 13, EXDEV = 18, ECONNREFUSED = 111 };
+
+/* include/linux/fs.h: fmode_t, and the open flag that only the kernel sets. */
+enum { FMODE_READ = 1 << 0, FMODE_WRITE = 1 << 1 };
+enum { FMODE_EXEC_FLAG = 1 << 5 };
+enum { O_TRUNC = 01000 };
+#define SB_NOUSER (1UL << 31)
+
+/* include/uapi/linux/stat.h */
+enum { S_IFMT = 0170000, S_IFREG = 0100000 };
+#define S_ISREG(mode) (((mode) & S_IFMT) == S_IFREG)
+
+enum { AF_UNIX = 1 };
+
+/* include/uapi/asm-generic/ioctls.h */
+enum { TIOCSTI = 0x5412, TIOCLINUX = 0x541C };
+
+#define KERNEL_TYPE __attribute__((preserve_access_index))
+
+struct super_block {
+	__u32 s_dev;
+	unsigned long s_flags;
+} KERNEL_TYPE;
+
+struct inode {
+	umode_t i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	unsigned int i_nlink;
+} KERNEL_TYPE;
+
+struct qstr {
+	const unsigned char *name;
+} KERNEL_TYPE;
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct inode *d_inode;
+	struct super_block *d_sb;
+} KERNEL_TYPE;
+
+struct vfsmount;
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+} KERNEL_TYPE;
+
+struct file {
+	unsigned int f_mode;
+	unsigned int f_flags;
+	struct path f_path;
+	struct inode *f_inode;
+} KERNEL_TYPE;
+
+struct ns_common {
+	unsigned int inum;
+} KERNEL_TYPE;
+
+struct task_struct;
+
+struct pid_namespace {
+	struct task_struct *child_reaper;
+	unsigned int level;
+	struct pid_namespace *parent;
+	struct ns_common ns;
+} KERNEL_TYPE;
+
+struct nsproxy {
+	struct pid_namespace *pid_ns_for_children;
+} KERNEL_TYPE;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+} KERNEL_TYPE;
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+} KERNEL_TYPE;
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+} KERNEL_TYPE;
+
+struct task_struct {
+	int pid;
+	int tgid;
+	struct task_struct *real_parent;
+	struct pid *thread_pid;
+	struct nsproxy *nsproxy;
+	struct signal_struct *signal;
+} KERNEL_TYPE;
+
+struct sock;
+
+struct socket {
+	struct sock *sk;
+} KERNEL_TYPE;
+
+struct unix_sock {
+	struct path path;
+} KERNEL_TYPE;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} KERNEL_TYPE;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+} KERNEL_TYPE;
+
+struct iattr;
+struct cred;
+struct posix_acl;
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Beginning and end of a jail. Both ends are noticed here, so that neither
+ * hangs on a supervisor that may be killed.
+ */
+#ifndef AGENT_LOCK_LIFECYCLE_BPF_H
+#define AGENT_LOCK_LIFECYCLE_BPF_H
+
+#include "jail.bpf.h"
+
+static __noinline int write_descriptor(struct seq_file *seq, struct descriptor *d)
+{
+	return bpf_seq_write(seq, d, sizeof(*d));
+}
+
+/*
+ * Tells the reader where the inodes of its own and its children's open
+ * descriptors live. An open descriptor pins its inode, so the address stays
+ * true while the supervisor holds it.
+ */
+SEC("iter/task_file")
+int descriptors(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task, *parent;
+	struct file *file = ctx->file;
+	__u32 self = bpf_get_current_pid_tgid() >> 32;
+	struct nsproxy *nsproxy;
+	struct descriptor d = {};
+
+	if (!task || !file)
+		return 0;
+	parent = task->real_parent;
+	if (task->tgid != self && (!parent || parent->tgid != self))
+		return 0;
+	nsproxy = task->nsproxy;
+	if (!nsproxy)
+		return 0;
+	d.inode = (__u64)file->f_inode;
+	d.tgid = task->tgid;
+	d.pidns = nsproxy->pid_ns_for_children->ns.inum;
+	d.fd = ctx->fd;
+	d.child = task->tgid != self;
+	write_descriptor(ctx->meta->seq, &d);
+	return 0;
+}
+
+/*
+ * The last thread of a supervisor: before exit_files() lets go of the inodes
+ * whose addresses the labels name, the slot stops giving rights.
+ */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(supervisor_exit, struct task_struct *task)
+{
+	__u32 tgid = task->tgid, *slot;
+	struct slot_state *state;
+
+	if (task->signal->live.counter != 0)
+		return 0;
+	slot = bpf_map_lookup_elem(&supervisors, &tgid);
+	if (!slot)
+		return 0;
+	state = bpf_map_lookup_elem(&states, slot);
+	if (state)
+		state->orphaned = 1;
+	bpf_map_delete_elem(&supervisors, &tgid);
+	return 0;
+}
+
+/*
+ * Pid 1 is freed after everything in its namespace is gone. The entry goes with
+ * it, since the next namespace of the host's may get the same inode number.
+ */
+SEC("lsm/task_free")
+int BPF_PROG(task_free, struct task_struct *task)
+{
+	__u32 tgid = task->tgid, *inum;
+
+	if (task->pid != task->tgid)
+		return 0;
+	inum = bpf_map_lookup_elem(&inits, &tgid);
+	if (!inum)
+		return 0;
+	bpf_map_delete_elem(&namespaces, inum);
+	bpf_map_delete_elem(&inits, &tgid);
+	return 0;
+}
+
+#endif
