@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/agent-lock/agent-lock/jail"
 )
 
 // exitUsage is the exit status when nothing was started: bad input, no jail,
@@ -28,6 +30,8 @@ type verb struct {
 // verbs is filled by main so that a verb may refer to the table.
 func verbs() []verb {
 	return []verb{
+		{name: jail.InitVerb, run: func(stdio, []string) int { return jail.Init() }},
+		{name: jail.ExecVerb, run: func(stdio, []string) int { return jail.Exec() }},
 		{name: "guest-load", run: guestLoad},
 	}
 }
@@ -57,5 +61,5 @@ func dispatch(std stdio, args []string) int {
 			}
 		}
 	}
-	return std.errorf("no verb")
+	return runJail(std, args)
 }

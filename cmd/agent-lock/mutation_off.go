@@ -1,0 +1,8 @@
+//go:build !mutation
+
+package main
+
+import "flag"
+
+// mutationFlags adds nothing: hooks cannot be left out of a real binary.
+func mutationFlags(*flag.FlagSet, *runFlags) {}

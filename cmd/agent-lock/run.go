@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/agent-lock/agent-lock/event"
+	"github.com/agent-lock/agent-lock/jail"
+	"github.com/agent-lock/agent-lock/policy"
+	"golang.org/x/term"
+)
+
+const runUsage = `usage: sudo agent-lock [flags] DIR [-- COMMAND...]
+
+Runs COMMAND (default: your shell) as you, jailed in the project directory DIR.
+
+  --ro PATH        let it read PATH (repeatable, as are the next three)
+  --rw PATH        let it read, write and execute below PATH
+  --exec PATH      let it read and execute PATH
+  --env NAME       pass the variable NAME on; NAME=VALUE sets it
+  --hardlinks MODE for files in DIR that have another name, which may be outside:
+                   allow, readonly (default) or deny
+  --outside LOOK   what is outside looks missing (hide, default) or refused (deny)
+  --denials WHEN   print denials live, at the end, or off
+  --log FILE       append denials to FILE, one JSON object a line
+
+Example: sudo agent-lock --ro ~/.npmrc ~/proj -- npm test
+`
+
+// runFlags are the flags of the jail verb.
+type runFlags struct {
+	rules     []func(*policy.Policy) error
+	hardlinks string
+	outside   string
+	env       []string
+	denials   string
+	log       string
+	drop      []string // only in binaries built with -tags mutation
+}
+
+func parseRun(args []string) (runFlags, []string, error) {
+	var f runFlags
+	set := flag.NewFlagSet("agent-lock", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	for name, rights := range map[string]policy.Rights{
+		"ro": policy.Read, "exec": policy.Read | policy.Execute,
+		"rw": policy.Read | policy.Write | policy.Execute,
+	} {
+		set.Func(name, "", func(path string) error {
+			f.rules = append(f.rules, func(p *policy.Policy) error {
+				return p.Allow(path, rights, "--"+name)
+			})
+			return nil
+		})
+	}
+	set.Func("env", "", func(v string) error { f.env = append(f.env, v); return nil })
+	set.StringVar(&f.hardlinks, "hardlinks", string(policy.HardlinksReadonly), "")
+	set.StringVar(&f.outside, "outside", string(policy.OutsideHide), "")
+	set.StringVar(&f.denials, "denials", "", "")
+	set.StringVar(&f.log, "log", "", "")
+	mutationFlags(set, &f)
+	if err := set.Parse(args); err != nil {
+		return f, nil, err
+	}
+	return f, set.Args(), nil
+}
+
+// runJail is the main verb.
+func runJail(std stdio, args []string) int {
+	f, rest, err := parseRun(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(std.out, runUsage)
+		return 0
+	}
+	if err != nil {
+		return std.errorf("%v (agent-lock --help lists the flags)", err)
+	}
+	if len(rest) == 0 {
+		return std.errorf("name the project directory: sudo agent-lock DIR [-- COMMAND...]")
+	}
+	dir, command := rest[0], rest[1:]
+	if len(command) > 0 {
+		if command[0] != "--" {
+			return std.errorf("put -- between %s and the command: agent-lock %s -- %s",
+				dir, dir, command[0])
+		}
+		if command = command[1:]; len(command) == 0 {
+			return std.errorf("name a command after --, or leave -- out for a shell")
+		}
+	}
+	return startJail(std, f, dir, command)
+}
+
+func startJail(std stdio, f runFlags, dir string, command []string) int {
+	user, err := jail.InvokingUser(os.Getenv)
+	if err != nil {
+		return std.errorf("%v", err)
+	}
+	p, err := f.policy(dir, user.Home)
+	if err != nil {
+		return std.errorf("%v", err)
+	}
+	out, err := newDenialPrinter(std.err, f)
+	if err != nil {
+		return std.errorf("%v", err)
+	}
+	defer out.close()
+	status, err := jail.Run(jail.Config{
+		Policy: p, User: user, Command: command,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Denied: out.denied, Lost: out.lost, Drop: f.drop,
+	})
+	if err != nil {
+		return std.errorf("%v", err)
+	}
+	return status
+}
+
+func (f runFlags) policy(dir, home string) (*policy.Policy, error) {
+	project, err := policy.CheckProject(dir, home)
+	if err != nil {
+		return nil, err
+	}
+	p := policy.Default(project, home)
+	for _, rule := range f.rules {
+		if err := rule(p); err != nil {
+			return nil, err
+		}
+	}
+	p.Env = f.env
+	p.Hardlinks = policy.Hardlinks(f.hardlinks)
+	if !slices.Contains([]policy.Hardlinks{
+		policy.HardlinksAllow, policy.HardlinksReadonly, policy.HardlinksDeny}, p.Hardlinks) {
+		return nil, fmt.Errorf("--hardlinks %s: it is allow, readonly or deny", f.hardlinks)
+	}
+	p.Outside = policy.Outside(f.outside)
+	if p.Outside != policy.OutsideHide && p.Outside != policy.OutsideDeny {
+		return nil, fmt.Errorf("--outside %s: it is hide or deny", f.outside)
+	}
+	return p, nil
+}
+
+// denialPrinter shows each distinct denial once and logs every one.
+type denialPrinter struct {
+	w     io.Writer
+	when  string
+	seen  map[string]bool
+	later []event.Event
+	log   *os.File
+}
+
+// maxLater bounds the summary at the end.
+const maxLater = 50
+
+func newDenialPrinter(w io.Writer, f runFlags) (*denialPrinter, error) {
+	p := &denialPrinter{w: w, when: f.denials, seen: map[string]bool{}}
+	switch p.when {
+	case "live", "end", "off":
+	case "":
+		// A full-screen program in the jail must not be written over.
+		p.when = "live"
+		if term.IsTerminal(int(os.Stderr.Fd())) {
+			p.when = "end"
+		}
+	default:
+		return nil, fmt.Errorf("--denials %s: it is live, end or off", f.denials)
+	}
+	if f.log != "" {
+		log, err := os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("open denial log: %w", err)
+		}
+		p.log = log
+	}
+	return p, nil
+}
+
+func (p *denialPrinter) denied(e event.Event) {
+	if p.log != nil {
+		if err := json.NewEncoder(p.log).Encode(e); err != nil {
+			fmt.Fprintf(p.w, "agent-lock: write denial log: %v\n", err)
+			p.log = nil
+		}
+	}
+	if p.when == "off" || p.seen[e.Key()] {
+		return
+	}
+	p.seen[e.Key()] = true
+	if p.when == "live" {
+		fmt.Fprintf(p.w, "agent-lock: %v\n", e)
+		return
+	}
+	p.later = append(p.later, e)
+}
+
+func (p *denialPrinter) lost(n uint64) {
+	fmt.Fprintf(p.w, "agent-lock: %d more denials came too fast to be recorded\n", n)
+}
+
+func (p *denialPrinter) close() {
+	for i, e := range p.later {
+		if i == maxLater {
+			fmt.Fprintf(p.w, "agent-lock: and %d more; --log FILE has them all\n", len(p.later)-i)
+			break
+		}
+		fmt.Fprintf(p.w, "agent-lock: %v\n", e)
+	}
+	if p.log != nil {
+		p.log.Close()
+	}
+}

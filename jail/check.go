@@ -1,0 +1,64 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Check says why no jail can be built on this machine, with the remedy.
+func Check() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("start a jail: only root can load BPF programs; run it with sudo")
+	}
+	lsms, err := activeLSMs()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(lsms, "bpf") {
+		return fmt.Errorf("start a jail: the kernel runs without the BPF LSM; boot it with lsm=%s "+
+			"(on Debian and Ubuntu: add that to GRUB_CMDLINE_LINUX in /etc/default/grub, run "+
+			"update-grub, reboot)", strings.Join(append(withoutCapability(lsms), "bpf"), ","))
+	}
+	return nil
+}
+
+// activeLSMs reads the list that the kernel booted with.
+func activeLSMs() ([]string, error) {
+	const dir = "/sys/kernel/security"
+	list, err := os.ReadFile(dir + "/lsm")
+	if os.IsNotExist(err) {
+		if unix.Mount("securityfs", dir, "securityfs", 0, "") == nil {
+			list, err = os.ReadFile(dir + "/lsm")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start a jail: read the active LSMs: %w (the kernel needs "+
+			"CONFIG_SECURITYFS and CONFIG_BPF_LSM, and bpf in its lsm= list)", err)
+	}
+	return strings.Split(strings.TrimSpace(string(list)), ","), nil
+}
+
+// withoutCapability drops what the kernel adds by itself.
+func withoutCapability(lsms []string) []string {
+	return slices.DeleteFunc(slices.Clone(lsms), func(lsm string) bool {
+		return lsm == "capability"
+	})
+}
+
+// restoreTerminal makes our process group the terminal's foreground group
+// again, which a shell in the jail may have changed.
+func restoreTerminal() {
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return
+	}
+	defer tty.Close()
+	signal.Ignore(unix.SIGTTOU)
+	defer signal.Reset(unix.SIGTTOU)
+	unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
+}

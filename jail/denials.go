@@ -1,0 +1,142 @@
+package jail
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/agent-lock/agent-lock/bpf"
+	"github.com/agent-lock/agent-lock/event"
+	"github.com/agent-lock/agent-lock/policy"
+	"golang.org/x/sys/unix"
+)
+
+// denials reads a jail's denial records while it runs.
+type denials struct {
+	slot  *bpf.Slot
+	cfg   Config
+	rules *rules
+	boot  time.Time
+	stop  chan struct{}
+	done  chan struct{}
+	// proven is set by the record of what inForce tried.
+	proven bool
+}
+
+func watch(slot *bpf.Slot, cfg Config, r *rules) *denials {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	d := &denials{
+		slot: slot, cfg: cfg, rules: r, boot: time.Now().Add(-time.Duration(ts.Nano())),
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	go d.read()
+	return d
+}
+
+// read passes records on until stop is closed and the buffer is empty.
+func (d *denials) read() {
+	defer close(d.done)
+	for {
+		// The reader is woken by records; the deadline is there for stop.
+		deadline := time.Now().Add(100 * time.Millisecond)
+		select {
+		case <-d.stop:
+			deadline = time.Now()
+		default:
+		}
+		record, err := d.slot.ReadRecord(deadline)
+		switch {
+		case err == nil:
+			d.pass(record)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			select {
+			case <-d.stop:
+				return
+			default:
+			}
+		default:
+			return
+		}
+	}
+}
+
+// pass reports a denial, but not the one that proved the jail to be in force.
+func (d *denials) pass(r bpf.Record) {
+	if !d.proven && r.Comm == execComm && r.Path == "/" {
+		d.proven = true
+		return
+	}
+	if d.cfg.Denied != nil {
+		d.cfg.Denied(d.event(r))
+	}
+}
+
+// finish reads what is left and reports losses.
+func (d *denials) finish() {
+	close(d.stop)
+	<-d.done
+	if lost, err := d.slot.Lost(); err == nil && lost > 0 && d.cfg.Lost != nil {
+		d.cfg.Lost(lost)
+	}
+}
+
+func (d *denials) event(r bpf.Record) event.Event {
+	e := event.Event{
+		Time: d.boot.Add(r.Since),
+		Hook: r.Hook,
+		Tried: event.Tried(r.Hook, r.Want&bpf.Read != 0, r.Want&bpf.Write != 0,
+			r.Want&bpf.Execute != 0),
+		Errno: unix.ErrnoName(r.Errno),
+		PID:   r.PID,
+		Comm:  r.Comm,
+		Rule:  "a jail never does this",
+	}
+	if r.Path == "" {
+		if r.Want&bpf.Connect != 0 {
+			e.Rule = "the socket is not the jail's own"
+		}
+		return e
+	}
+	if r.Cut {
+		e.Path = "…" + r.Path
+		e.Rule = "no rule covers it"
+		return e
+	}
+	e.Path = d.rules.visiblePath(r.Dev, r.Path)
+	e.Rule, e.Remedy = d.explain(e.Path, r)
+	return e
+}
+
+// explain says which rule decided and what would have to be allowed.
+func (d *denials) explain(path string, r bpf.Record) (rule, remedy string) {
+	want := policyRights(r.Want)
+	if r.Given&r.Want == r.Want && r.Given&bpf.Linked != 0 {
+		return "the file has several names, one may be outside (--hardlinks " +
+			string(d.cfg.Policy.Hardlinks) + ")", "--hardlinks allow"
+	}
+	remedy = policy.Remedy(path, want)
+	nearest, ok := d.cfg.Policy.Nearest(path)
+	if !ok {
+		return "no rule covers it", remedy
+	}
+	return "the rule for " + nearest.Path + " (" + nearest.Origin + ") gives " +
+		nearest.Rights.String(), remedy
+}
+
+func policyRights(r bpf.Rights) policy.Rights {
+	var p policy.Rights
+	if r&bpf.Read != 0 {
+		p |= policy.Read
+	}
+	if r&bpf.Write != 0 {
+		p |= policy.Write
+	}
+	if r&bpf.Execute != 0 {
+		p |= policy.Execute
+	}
+	if r&bpf.Connect != 0 {
+		p |= policy.Connect
+	}
+	return p
+}

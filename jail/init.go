@@ -1,0 +1,230 @@
+package jail
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/agent-lock/agent-lock/policy"
+	"golang.org/x/sys/unix"
+)
+
+// Init is pid 1 of the jail. It gives the namespaces their own file systems,
+// prepares the command, waits until the jail is armed, and is the command's
+// parent until it ends. It never returns to a caller that goes on.
+func Init() int {
+	control := os.NewFile(3, "control")
+	unix.CloseOnExec(3)
+	task, err := prepare(control)
+	if err != nil {
+		fmt.Fprintln(control, strings.ReplaceAll(err.Error(), "\n", " "))
+		return 1
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	if err := task.release(control); err != nil {
+		fmt.Fprintln(control, strings.ReplaceAll(err.Error(), "\n", " "))
+		return 1
+	}
+	control.Close()
+	go func() {
+		for sig := range signals {
+			// The terminal has sent these to the command as well.
+			if sig != unix.SIGINT && sig != unix.SIGQUIT {
+				task.cmd.Process.Signal(sig)
+			}
+		}
+	}()
+	return reap(task.cmd.Process.Pid)
+}
+
+// task is the command that waits to be let go.
+type task struct {
+	cmd     *exec.Cmd
+	control *os.File
+}
+
+func prepare(control *os.File) (*task, error) {
+	// A single line: the supervisor goes on with "armed".
+	line, err := readLine(control)
+	if err != nil {
+		return nil, fmt.Errorf("read the jail's task: %w", err)
+	}
+	var s setup
+	if err := json.Unmarshal([]byte(line), &s); err != nil {
+		return nil, fmt.Errorf("read the jail's task: %w", err)
+	}
+	if err := makeMounts(s); err != nil {
+		return nil, err
+	}
+	if err := unix.Sethostname([]byte("jail")); err != nil {
+		return nil, fmt.Errorf("set host name: %w", err)
+	}
+	return startExec(s)
+}
+
+// startExec starts the process that becomes the command, and waits until it
+// has dropped its privileges.
+func startExec(s setup) (*task, error) {
+	ours, theirs, err := controlPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	cmd := exec.Command("/proc/self/exe", ExecVerb)
+	cmd.Args[0] = "agent-lock"
+	cmd.Env = []string{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{theirs}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the command's process: %w", err)
+	}
+	if err := json.NewEncoder(ours).Encode(s); err != nil {
+		return nil, fmt.Errorf("tell the command's process its task: %w", err)
+	}
+	line, err := readLine(ours)
+	if err != nil {
+		return nil, fmt.Errorf("wait for the command's process: %w", err)
+	}
+	if line != "ready" {
+		return nil, errors.New(line)
+	}
+	return &task{cmd: cmd, control: ours}, nil
+}
+
+// release waits for the supervisor's word and passes it on. The command's
+// process closes its end by executing the command, or says what is wrong.
+func (t *task) release(control *os.File) error {
+	fmt.Fprintln(control, "ready")
+	word, err := readLine(control)
+	if err != nil || word != "armed" {
+		return fmt.Errorf("wait to be armed: got %q: %w", word, err)
+	}
+	fmt.Fprintln(t.control, "armed")
+	failure, err := io.ReadAll(bufio.NewReader(t.control))
+	t.control.Close()
+	if err != nil {
+		return fmt.Errorf("wait for the command to start: %w", err)
+	}
+	if len(failure) > 0 {
+		return errors.New(strings.TrimSpace(string(failure)))
+	}
+	return nil
+}
+
+// reap waits for every child, as pid 1 must, and returns the exit status of
+// one of them. What is left when it ends is killed by the kernel with pid 1.
+func reap(pid int) int {
+	for {
+		var ws syscall.WaitStatus
+		got, err := syscall.Wait4(-1, &ws, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 1
+		case got == pid && ws.Signaled():
+			return 128 + int(ws.Signal())
+		case got == pid && ws.Exited():
+			return ws.ExitStatus()
+		}
+	}
+}
+
+// makeMounts gives the jail its own /proc, terminals and private directories.
+func makeMounts(s setup) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	kept, err := openKept(s.Keep)
+	if err != nil {
+		return err
+	}
+	const nothing = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("proc", "/proc", "proc", nothing, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	ptys := "newinstance,ptmxmode=0666,mode=0620"
+	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+		ptys); err != nil {
+		return fmt.Errorf("mount /dev/pts: %w", err)
+	}
+	for _, dir := range policy.Private {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
+		if err != nil {
+			return fmt.Errorf("mount %s: %w", dir, err)
+		}
+	}
+	runtimeDir := s.User.runtimeDir()
+	if err := os.Mkdir(runtimeDir, 0o700); err == nil {
+		if err := os.Chown(runtimeDir, s.User.UID, s.User.GID); err != nil {
+			return fmt.Errorf("make %s: %w", runtimeDir, err)
+		}
+	}
+	return bindKept(kept)
+}
+
+// keep returns the rules' paths that a private directory would cover.
+func keep(p *policy.Policy) []string {
+	var paths []string
+	for _, r := range p.Rules {
+		for _, dir := range policy.Private {
+			if strings.HasPrefix(r.Path, dir+"/") {
+				if _, err := os.Lstat(r.Path); err == nil {
+					paths = append(paths, r.Path)
+				}
+			}
+		}
+	}
+	return paths
+}
+
+func openKept(paths []string) (map[string]*os.File, error) {
+	kept := map[string]*os.File{}
+	for _, path := range paths {
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", path, err)
+		}
+		kept[path] = os.NewFile(uintptr(fd), path)
+	}
+	return kept, nil
+}
+
+// bindKept binds what was opened before the private directories covered it.
+func bindKept(kept map[string]*os.File) error {
+	for path, f := range kept {
+		defer f.Close()
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+			return fmt.Errorf("look at %s: %w", path, err)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("keep %s: %w", path, err)
+		}
+		var err error
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			err = os.MkdirAll(path, 0o755)
+		} else {
+			err = os.WriteFile(path, nil, 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("keep %s: %w", path, err)
+		}
+		source := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+		if err := unix.Mount(source, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("keep %s: %w", path, err)
+		}
+	}
+	return nil
+}

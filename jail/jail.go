@@ -1,0 +1,292 @@
+// Package jail builds a jail around a command: namespaces, labels, enforcement,
+// dropped privileges, exec. The supervisor (Run) stays outside as root; pid 1 of
+// the jail (Init) is a process of ours that starts the command through a last
+// one (Exec), in which privileges are dropped before the jail is armed.
+//
+// Order is everything. The command's first instruction runs after the labels
+// are in force, and nothing of ours runs in the jail with what it inherited
+// from the host but the standard streams.
+package jail
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/agent-lock/agent-lock/bpf"
+	"github.com/agent-lock/agent-lock/event"
+	"github.com/agent-lock/agent-lock/policy"
+	"golang.org/x/sys/unix"
+)
+
+// The hidden verbs under which the program starts itself again.
+const (
+	InitVerb = "jail-init"
+	ExecVerb = "jail-exec"
+)
+
+// Config describes one jail.
+type Config struct {
+	Policy *policy.Policy
+	User   User
+	// Command is the command and its arguments; empty: the user's shell.
+	Command []string
+	// Stdin, Stdout and Stderr are the command's standard streams.
+	Stdin, Stdout, Stderr *os.File
+	// Denied is called for each denial, in order, from one goroutine.
+	Denied func(event.Event)
+	// Lost is called at the end with the number of denials that were not
+	// reported because they came too fast.
+	Lost func(uint64)
+	// Drop names LSM hooks that are left out, to test that they matter.
+	Drop []string
+}
+
+// setup is what the supervisor tells pid 1.
+type setup struct {
+	Dir     string // where the command starts
+	Command []string
+	Env     []string
+	User    User
+	Keep    []string // paths below private directories that stay visible
+}
+
+// Run builds the jail, runs the command in it and returns its exit status:
+// 128+n for signal n, 126 or 127 when it could not be executed. An error means
+// that no jail was built and no command was started.
+//
+// The caller's process must be root and should do nothing else.
+func Run(cfg Config) (status int, err error) {
+	if err := Check(); err != nil {
+		return 0, err
+	}
+	slot, err := bpf.Take(bpf.SetOptions{Drop: cfg.Drop})
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if e := slot.Release(); e != nil && err == nil {
+			err = e
+		}
+	}()
+	// The kernel ties PDEATHSIG to the thread that forks.
+	runtime.LockOSThread()
+	pid1, err := startInit(cfg)
+	if err != nil {
+		return 0, err
+	}
+	rules, err := arm(slot, cfg.Policy, pid1.cmd.Process.Pid)
+	if err != nil {
+		pid1.kill()
+		return 0, err
+	}
+	defer rules.close()
+	denials := watch(slot, cfg, rules)
+	status, err = pid1.run()
+	denials.finish()
+	return status, err
+}
+
+// pid1 is the supervisor's end of the jail's first process.
+type pid1 struct {
+	cmd     *exec.Cmd
+	control *os.File
+	signals chan os.Signal
+}
+
+// startInit starts pid 1 and waits until it is ready to be armed.
+func startInit(cfg Config) (*pid1, error) {
+	ours, theirs, err := controlPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	cmd := exec.Command("/proc/self/exe", InitVerb)
+	cmd.Args[0] = "agent-lock"
+	cmd.Env = []string{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = cfg.Stdin, cfg.Stdout, cfg.Stderr
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		Pdeathsig:  unix.SIGKILL,
+	}
+	p := &pid1{cmd: cmd, control: ours, signals: make(chan os.Signal, 8)}
+	signal.Notify(p.signals, forwarded...)
+	if err := cmd.Start(); err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("start pid 1 of the jail: %w", err)
+	}
+	s := setup{
+		Dir: startDir(cfg.Policy.Project), Command: cfg.Command, User: cfg.User,
+		Env: environment(os.Environ(), cfg.User, cfg.Policy.Env), Keep: keep(cfg.Policy),
+	}
+	if len(s.Command) == 0 {
+		s.Command = []string{cfg.User.Shell}
+	}
+	if err := json.NewEncoder(ours).Encode(s); err != nil {
+		p.kill()
+		return nil, fmt.Errorf("tell pid 1 its task: %w", err)
+	}
+	if err := p.expectReady(); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+// expectReady reads pid 1's answer: one line, "ready" or what went wrong.
+func (p *pid1) expectReady() error {
+	line, err := readLine(p.control)
+	switch {
+	case err != nil:
+		return fmt.Errorf("wait for pid 1: %w", err)
+	case line == "ready":
+		return nil
+	}
+	return errors.New(line)
+}
+
+func (p *pid1) kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	p.control.Close()
+}
+
+// run lets the command go and waits for it, passing signals on.
+func (p *pid1) run() (int, error) {
+	defer p.control.Close()
+	if _, err := io.WriteString(p.control, "armed\n"); err != nil {
+		p.kill()
+		return 0, fmt.Errorf("let the command go: %w", err)
+	}
+	// The command may say that it found the jail not in force.
+	failure := make(chan string, 1)
+	go func() {
+		line, _ := readLine(p.control)
+		failure <- line
+	}()
+	done := make(chan error, 1)
+	go func() { done <- p.cmd.Wait() }()
+	for {
+		select {
+		case sig := <-p.signals:
+			p.cmd.Process.Signal(sig)
+		case <-done:
+			signal.Stop(p.signals)
+			restoreTerminal()
+			if line := <-failure; line != "" {
+				return 0, errors.New(line)
+			}
+			return exitStatus(p.cmd.ProcessState), nil
+		}
+	}
+}
+
+func exitStatus(state *os.ProcessState) int {
+	ws := state.Sys().(syscall.WaitStatus)
+	if ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+// forwarded are the signals that are for the command. The terminal's own
+// (Ctrl-C, Ctrl-\, Ctrl-Z) reach it directly, since it shares our process group;
+// the first two must not end the supervisor.
+var forwarded = []os.Signal{
+	unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGINT, unix.SIGQUIT,
+}
+
+// arm labels the policy's paths as the jail's mounts show them and puts the
+// labels in force.
+func arm(slot *bpf.Slot, p *policy.Policy, pid int) (*rules, error) {
+	r, err := resolve(p, fmt.Sprintf("/proc/%d", pid))
+	if err != nil {
+		return nil, err
+	}
+	fds, self, children, err := slot.Look()
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	labels, err := r.labels(fds)
+	if err == nil {
+		var init bpf.Process
+		if init, err = theInit(self, children); err == nil {
+			err = slot.Arm(labels, slotOptions(p), self, init)
+		}
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// theInit is our only child in another pid namespace.
+func theInit(self bpf.Process, children []bpf.Process) (bpf.Process, error) {
+	var found []bpf.Process
+	for _, c := range children {
+		if c.PIDNS != self.PIDNS {
+			found = append(found, c)
+		}
+	}
+	if len(found) != 1 {
+		return bpf.Process{}, fmt.Errorf("find pid 1: %d children are in a pid namespace of "+
+			"their own, want 1", len(found))
+	}
+	return found[0], nil
+}
+
+func slotOptions(p *policy.Policy) bpf.SlotOptions {
+	opts := bpf.SlotOptions{ShowOutside: p.Outside == policy.OutsideDeny, Links: bpf.LinksDeny}
+	switch p.Hardlinks {
+	case policy.HardlinksAllow:
+		opts.Links = bpf.LinksAllow
+	case policy.HardlinksReadonly:
+		opts.Links = bpf.LinksReadonly
+	case policy.HardlinksDeny:
+	}
+	return opts
+}
+
+// controlPair is a socket pair between supervisor and pid 1: the task goes one
+// way, "ready", failures come back. Its end is the other side's death.
+func controlPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make control socket: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control"), nil
+}
+
+// readLine reads up to a newline, byte by byte: what follows is not ours yet.
+func readLine(r io.Reader) (string, error) {
+	var line strings.Builder
+	buf := make([]byte, 1)
+	for {
+		if _, err := io.ReadFull(r, buf); err != nil {
+			return line.String(), err
+		}
+		if buf[0] == '\n' {
+			return line.String(), nil
+		}
+		line.WriteByte(buf[0])
+	}
+}
+
+// startDir is the caller's directory when it is in the project, else the project.
+func startDir(project string) string {
+	dir, err := os.Getwd()
+	if err == nil && (dir == project || strings.HasPrefix(dir, project+"/")) {
+		return dir
+	}
+	return project
+}

@@ -1,0 +1,147 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// User is whom the command runs as.
+type User struct {
+	Name     string
+	UID, GID int
+	Groups   []int // supplementary
+	Home     string
+	Shell    string
+}
+
+// InvokingUser is the user who called sudo, by SUDO_UID and SUDO_GID, or root
+// itself when nobody did. Of the user's groups only harmless ones are kept.
+func InvokingUser(getenv func(string) string) (User, error) {
+	uid := getenv("SUDO_UID")
+	if uid == "" {
+		uid = strconv.Itoa(os.Getuid())
+	}
+	account, err := user.LookupId(uid)
+	if err != nil {
+		return User{}, fmt.Errorf("find the user who called: %w", err)
+	}
+	u := User{Name: account.Username, Home: account.HomeDir, Shell: shellOf(account.Username)}
+	if u.UID, err = strconv.Atoi(account.Uid); err != nil {
+		return User{}, fmt.Errorf("find the user who called: uid %q: %w", account.Uid, err)
+	}
+	if u.GID, err = strconv.Atoi(account.Gid); err != nil {
+		return User{}, fmt.Errorf("find the user who called: gid %q: %w", account.Gid, err)
+	}
+	u.Groups = harmlessGroups(account)
+	return u, nil
+}
+
+// dangerousGroups give root, disks or other machines to their members.
+var dangerousGroups = []string{
+	"adm", "admin", "disk", "docker", "incus", "incus-admin", "kvm", "libvirt", "lxd", "microk8s",
+	"nixbld", "podman", "root", "shadow", "sudo", "systemd-journal", "vboxusers", "wheel",
+	"wireshark",
+}
+
+// firstUserGID is where Debian, Fedora and Arch start to number ordinary groups.
+const firstUserGID = 1000
+
+// harmlessGroups keeps ordinary groups, since a project may be shared through
+// one. System groups stand for a power over the machine each.
+func harmlessGroups(account *user.User) []int {
+	ids, err := account.GroupIds()
+	if err != nil {
+		return nil
+	}
+	var keep []int
+	for _, id := range ids {
+		gid, err := strconv.Atoi(id)
+		if err != nil || gid < firstUserGID {
+			continue
+		}
+		if g, err := user.LookupGroupId(id); err == nil && slices.Contains(dangerousGroups, g.Name) {
+			continue
+		}
+		keep = append(keep, gid)
+	}
+	return keep
+}
+
+// shellOf reads the user's shell, which os/user does not tell.
+func shellOf(name string) string {
+	const fallback = "/bin/sh"
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return fallback
+	}
+	for line := range strings.Lines(string(passwd)) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		if len(fields) == 7 && fields[0] == name && fields[6] != "" {
+			return fields[6]
+		}
+	}
+	return fallback
+}
+
+func (u User) runtimeDir() string { return filepath.Join("/run/user", strconv.Itoa(u.UID)) }
+
+// passed are the variables that a command may see. Everything else may be a
+// secret, or tell a program to load something.
+var passed = []string{
+	"TERM", "COLORTERM", "LANG", "LANGUAGE", "TZ", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CI",
+	"COLUMNS", "LINES", "DEBIAN_FRONTEND",
+}
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// environment is what the command gets: an allow-list of what came in, its own
+// user and directories, and what the policy adds.
+func environment(from []string, u User, extra []string) []string {
+	env := []string{
+		"HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
+		"TMPDIR=/tmp", "TMPPREFIX=/tmp/zsh", "XDG_RUNTIME_DIR=" + u.runtimeDir(),
+		"AGENT_LOCK=1",
+	}
+	path := lookupEnv(from, "PATH")
+	if path == "" {
+		path = defaultPath
+	}
+	env = append(env, "PATH="+path)
+	for _, e := range from {
+		name, _, _ := strings.Cut(e, "=")
+		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") {
+			env = append(env, e)
+		}
+	}
+	for _, e := range extra {
+		if !strings.Contains(e, "=") {
+			e += "=" + lookupEnv(from, e)
+		}
+		env = append(env, e)
+	}
+	return env
+}
+
+// setgroups is the system call for the calling thread alone; the one in x/sys
+// changes all threads of the process.
+func setgroups(groups []uint32) error {
+	var first unsafe.Pointer
+	if len(groups) > 0 {
+		first = unsafe.Pointer(&groups[0])
+	}
+	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0)
+	runtime.KeepAlive(groups)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

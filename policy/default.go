@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"path/filepath"
+)
+
+// Private directories are mounted fresh for each jail: what is in the host's is
+// not there.
+var Private = []string{"/tmp", "/var/tmp", "/dev/shm", "/run/user"}
+
+const (
+	origin = "default"
+	ro     = Read
+	rx     = Read | Execute
+	rwx    = Read | Write | Execute
+)
+
+// Default returns the policy of a jail for a project without any flags. home is
+// the home directory of the user that the command runs as.
+func Default(project, home string) *Policy {
+	p := &Policy{Project: project, Hardlinks: HardlinksReadonly, Outside: OutsideHide}
+	p.Rules = append(p.Rules, Rule{
+		Path: project, Rights: rwx, Origin: "project", Mounts: true, Linked: true,
+	})
+	for _, dir := range Private {
+		p.add(rwx, dir)
+	}
+	p.system()
+	p.devices()
+	// What git needs to know its user. Nothing else of the home directory.
+	for _, name := range []string{".gitconfig", ".config/git"} {
+		p.add(ro, filepath.Join(home, name))
+	}
+	return p
+}
+
+// system opens programs and their configuration, and hides the secrets that
+// lie among it.
+func (p *Policy) system() {
+	for _, dir := range []string{
+		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store",
+		"/gnu/store", "/snap",
+	} {
+		p.Rules = append(p.Rules, Rule{
+			Path: dir, Rights: rx, Origin: origin, Optional: true, Mounts: true,
+		})
+	}
+	p.add(ro, "/etc", "/sys", "/sys/fs/cgroup", "/run/systemd/resolve", "/run/resolvconf",
+		"/var/lib/ca-certificates", "/var/cache/fontconfig", "/var/lib/dpkg/status")
+	p.add(rx, "/etc/alternatives")
+	p.add(0, "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers",
+		"/etc/sudoers.d", "/etc/security/opasswd", "/etc/ssl/private", "/etc/ssh",
+		"/etc/wireguard", "/etc/openvpn", "/etc/NetworkManager/system-connections",
+		"/etc/wpa_supplicant", "/etc/kubernetes", "/etc/rancher", "/etc/docker", "/etc/letsencrypt",
+		"/etc/krb5.keytab", "/etc/ppp", "/etc/ipsec.secrets",
+		"/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security")
+	p.add(ro, "/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d", "/etc/ssh/ssh_known_hosts")
+	p.add(ro|Write, "/proc")
+	p.add(ro, "/proc/sys")
+	p.add(0, "/proc/kcore", "/proc/kmsg", "/proc/sysrq-trigger", "/proc/kallsyms",
+		"/proc/keys", "/proc/key-users")
+}
+
+// devices opens the harmless device nodes, one by one.
+func (p *Policy) devices() {
+	p.add(ro|Write, "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
+		"/dev/tty", "/dev/ptmx", "/dev/pts")
+	p.add(ro, "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr")
+}
+
+func (p *Policy) add(rights Rights, paths ...string) {
+	for _, path := range paths {
+		p.Rules = append(p.Rules, Rule{Path: path, Rights: rights, Origin: origin, Optional: true})
+	}
+}
+
+// Allow adds a rule of the user's: a flag that gives rights on a path.
+func (p *Policy) Allow(path string, rights Rights, flag string) error {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	p.Rules = append(p.Rules, Rule{
+		Path: abs, Rights: rights, Origin: flag, Mounts: true, Linked: rights&Write != 0,
+	})
+	return nil
+}
