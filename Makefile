@@ -1,0 +1,145 @@
+# Every variable can be set on the command line: make vm KERNEL=6.6 RUN=hardlink
+
+GO       ?= go
+KERNEL   ?= 6.12
+KERNELS  ?= 6.1,6.12
+RUN      ?=
+VMFLAGS  ?=
+TESTFLAGS ?= -count=1
+PREFIX   ?= /usr/local
+OUT      ?= out
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  ?= -X main.version=$(VERSION)
+CLANG        ?= clang-19
+LLVM_STRIP   ?= llvm-strip-19
+CLANG_FORMAT ?= clang-format-19
+BPF_SOURCES  ?= $(wildcard bpf/*.bpf.c bpf/*.bpf.h)
+
+# What `make generate` writes; `make generated` compares it with what is committed.
+GENERATED ?= '*_bpfel.go' '*_bpfel.o' docs/hooks.md
+
+# Pairs of a command and the Debian or Ubuntu package that brings it.
+VM_TOOLS  ?= qemu-system-x86_64:qemu-system-x86
+DEV_TOOLS ?= $(CLANG):clang-19 $(LLVM_STRIP):llvm-19 $(CLANG_FORMAT):clang-format-19
+
+export CGO_ENABLED ?= 0
+export BPF2GO_CC ?= $(CLANG)
+export BPF2GO_STRIP ?= $(LLVM_STRIP)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test setup setup-vm setup-dev build install generate fmt check lint cross \
+	unit race generated vm matrix bench mutation release clean
+
+##@ Start here
+
+run: build setup-vm ## boot KERNEL, show a jailed command in it, then attack the jail
+	./agent-lock vmtest --kernels '$(KERNEL)' --demo $(VMFLAGS)
+
+test: unit matrix ## unit tests, then every program and every attack on KERNELS
+
+##@ Build
+
+setup: setup-vm setup-dev ## install what is missing: QEMU, clang, clang-format
+
+setup-vm:
+	@$(call install_missing,$(VM_TOOLS))
+
+setup-dev:
+	@$(call install_missing,$(DEV_TOOLS))
+
+build: ## build ./agent-lock, a static binary
+	$(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o agent-lock ./cmd/agent-lock
+
+install: build ## copy ./agent-lock to PREFIX/bin
+	install -D -m 0755 agent-lock '$(DESTDIR)$(PREFIX)/bin/agent-lock'
+
+generate: setup-dev ## compile the BPF programs and write what is derived from them
+	$(GO) generate ./...
+
+fmt: setup-dev ## format Go and BPF C
+	gofmt -w .
+	$(if $(BPF_SOURCES),$(CLANG_FORMAT) -i $(BPF_SOURCES))
+
+##@ Test
+
+check: build lint cross unit generated ## all that CI does without a virtual machine
+
+lint: setup-dev ## gofmt, vet, staticcheck, clang-format
+	@bad=$$(gofmt -l .); \
+	if [ -n "$$bad" ]; then echo "not formatted; run make fmt:" $$bad >&2; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(if $(BPF_SOURCES),$(CLANG_FORMAT) --dry-run -Werror $(BPF_SOURCES))
+
+cross: ## compile for arm64
+	GOARCH=arm64 $(GO) build -trimpath -buildvcs=false -o /dev/null ./cmd/agent-lock
+
+unit: ## unit tests and the rules of the repository (structure tests)
+	$(GO) test $(TESTFLAGS) ./...
+
+race: ## unit tests under the race detector; needs a C compiler
+	CGO_ENABLED=1 $(GO) test -race $(TESTFLAGS) ./...
+
+generated: generate ## regenerate and compare with what is committed
+	@git diff --exit-code --stat -- $(GENERATED) || { \
+		echo "generated files differ from the index; run make generate and add them" \
+			"(they are made with clang 19.1.7, here is $$($(CLANG) --version | head -n 1))" >&2; \
+		exit 1; }
+	@new=$$(git ls-files --others --exclude-standard -- $(GENERATED)); \
+	if [ -n "$$new" ]; then echo "generated files are not in git:" $$new >&2; exit 1; fi
+
+vm: build setup-vm ## one cell: KERNEL, and of the cases those that match RUN
+	./agent-lock vmtest --kernels '$(KERNEL)' $(if $(RUN),--run '$(RUN)') $(VMFLAGS)
+
+matrix: build setup-vm ## load every program and attack the jail on KERNELS
+	./agent-lock vmtest --kernels '$(KERNELS)' $(if $(RUN),--run '$(RUN)') $(VMFLAGS)
+
+bench: build setup-vm ## guest instructions an open costs: no jail, jail, Landlock
+	./agent-lock vmtest --kernels '$(KERNELS)' --bench $(VMFLAGS)
+
+mutation: build setup-vm ## drop each hook in turn; some case must then leak
+	@found=$$($(GO) test -tags vm -list '^TestMutation' ./cmd/agent-lock); \
+	if ! grep -q '^TestMutation' <<<"$$found"; then \
+		echo "no TestMutation in ./cmd/agent-lock (build tag vm)" >&2; exit 1; fi
+	$(GO) test -tags vm -count=1 -v -timeout 60m -run '^TestMutation' ./cmd/agent-lock
+
+##@ Release
+
+release: ## static binaries for amd64 and arm64 with their checksums, in OUT
+	mkdir -p '$(OUT)'
+	for arch in amd64 arm64; do \
+		GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' \
+			-o '$(OUT)/agent-lock-$(VERSION)-linux-'$$arch ./cmd/agent-lock; \
+	done
+	cd '$(OUT)' && sha256sum agent-lock-'$(VERSION)'-linux-* > SHA256SUMS && cat SHA256SUMS
+
+clean: ## remove what make built; the cache of kernels stays
+	rm -rf agent-lock '$(OUT)'
+
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo; echo 'KERNEL=$(KERNEL) KERNELS=$(KERNELS) RUN=$(RUN) VMFLAGS=$(VMFLAGS) PREFIX=$(PREFIX) OUT=$(OUT)'
+
+# install_missing installs the packages whose command is not found. It also
+# fetches the package lists when there are none: kernels are found through them.
+define install_missing
+missing=; \
+for tool in $(1); do \
+	command -v "$${tool%%:*}" >/dev/null || missing="$$missing $${tool#*:}"; \
+done; \
+if ! command -v apt-get >/dev/null; then \
+	[ -z "$$missing" ] || { echo "install these with your package manager:$$missing" >&2; exit 1; }; \
+	exit 0; \
+fi; \
+root=; [ "$$(id -u)" = 0 ] || root=sudo; \
+if [ -n "$$missing" ] || ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then \
+	$$root apt-get update; \
+fi; \
+[ -z "$$missing" ] || $$root env DEBIAN_FRONTEND=noninteractive \
+	apt-get install -y --no-install-recommends $$missing
+endef
