@@ -68,7 +68,8 @@ func harmlessGroups(account *user.User) []int {
 		if err != nil || gid < firstUserGID {
 			continue
 		}
-		if g, err := user.LookupGroupId(id); err == nil && slices.Contains(dangerousGroups, g.Name) {
+		g, err := user.LookupGroupId(id)
+		if err != nil || slices.Contains(dangerousGroups, g.Name) {
 			continue
 		}
 		keep = append(keep, gid)
@@ -106,29 +107,34 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // environment is what the command gets: an allow-list of what came in, its own
 // user and directories, and what the policy adds.
 func environment(from []string, u User, extra []string) []string {
-	env := []string{
-		"HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
-		"TMPDIR=/tmp", "TMPPREFIX=/tmp/zsh", "XDG_RUNTIME_DIR=" + u.runtimeDir(),
-		"AGENT_LOCK=1",
-	}
 	path := lookupEnv(from, "PATH")
 	if path == "" {
 		path = defaultPath
 	}
-	env = append(env, "PATH="+path)
+	env := map[string]string{
+		"HOME": u.Home, "USER": u.Name, "LOGNAME": u.Name, "SHELL": u.Shell, "PATH": path,
+		"TMPDIR": "/tmp", "TMPPREFIX": "/tmp/zsh", "XDG_RUNTIME_DIR": u.runtimeDir(),
+		"AGENT_LOCK": "1",
+	}
 	for _, e := range from {
-		name, _, _ := strings.Cut(e, "=")
+		name, value, _ := strings.Cut(e, "=")
 		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") {
-			env = append(env, e)
+			env[name] = value
 		}
 	}
 	for _, e := range extra {
-		if !strings.Contains(e, "=") {
-			e += "=" + lookupEnv(from, e)
+		name, value, given := strings.Cut(e, "=")
+		if !given {
+			value = lookupEnv(from, name)
 		}
-		env = append(env, e)
+		env[name] = value
 	}
-	return env
+	list := make([]string, 0, len(env))
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
 }
 
 // setgroups is the system call for the calling thread alone; the one in x/sys

@@ -40,7 +40,8 @@ func guestLoad(std stdio, args []string) int {
 		}
 		show(r)
 	})
-	set := report.Result{Kind: report.Program, Name: "attach_set", Outcome: report.OK, Millis: since()}
+	set := report.Result{Kind: report.Program, Name: "attach_set",
+		Outcome: report.OK, Millis: since()}
 	if err != nil {
 		set.Outcome, set.Detail = report.Failed, verifierText(err)
 	}

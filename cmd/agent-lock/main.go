@@ -16,6 +16,9 @@ import (
 	"github.com/agent-lock/agent-lock/jail"
 )
 
+// version is set by the linker (make build).
+var version = "unknown"
+
 // exitUsage is the exit status when nothing was started: bad input, no jail,
 // no suite. It is out of the way of the statuses of the commands we run.
 const exitUsage = 125
@@ -23,17 +26,32 @@ const exitUsage = 125
 // A verb is one subcommand. It lives in the file that carries its name.
 type verb struct {
 	name    string
-	summary string // empty: hidden, for our own processes only
+	summary string // empty: hidden, for processes of our own only
 	run     func(std stdio, args []string) int
 }
 
-// verbs is filled by main so that a verb may refer to the table.
+// verbs is a function so that a verb may refer to the table.
 func verbs() []verb {
 	return []verb{
-		{name: jail.InitVerb, run: func(stdio, []string) int { return jail.Init() }},
-		{name: jail.ExecVerb, run: func(stdio, []string) int { return jail.Exec() }},
-		{name: "guest-load", run: guestLoad},
+		{"version", "print the version", func(std stdio, _ []string) int {
+			fmt.Fprintln(std.out, "agent-lock", version)
+			return 0
+		}},
+		{"help", "print this text", func(std stdio, _ []string) int { return help(std.out) }},
+		{jail.InitVerb, "", func(stdio, []string) int { return jail.Init() }},
+		{jail.ExecVerb, "", func(stdio, []string) int { return jail.Exec() }},
+		{"guest-load", "", guestLoad},
 	}
+}
+
+func help(w io.Writer) int {
+	fmt.Fprint(w, runUsage, "\nOther verbs (agent-lock VERB --help tells more):\n\n")
+	for _, v := range verbs() {
+		if v.summary != "" {
+			fmt.Fprintf(w, "  %-10s %s\n", v.name, v.summary)
+		}
+	}
+	return 0
 }
 
 // stdio is where a verb reads and writes, so that tests can look.
@@ -53,12 +71,16 @@ func main() {
 	os.Exit(dispatch(stdio{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
 }
 
+// dispatch runs the verb that args start with, else the jail. A directory with
+// a verb's name is written ./NAME.
 func dispatch(std stdio, args []string) int {
-	if len(args) > 0 {
-		for _, v := range verbs() {
-			if v.name == args[0] {
-				return v.run(std, args[1:])
-			}
+	if len(args) == 0 {
+		help(std.err)
+		return exitUsage
+	}
+	for _, v := range verbs() {
+		if v.name == args[0] {
+			return v.run(std, args[1:])
 		}
 	}
 	return runJail(std, args)

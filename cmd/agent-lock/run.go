@@ -74,8 +74,7 @@ func parseRun(args []string) (runFlags, []string, error) {
 func runJail(std stdio, args []string) int {
 	f, rest, err := parseRun(args)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(std.out, runUsage)
-		return 0
+		return help(std.out)
 	}
 	if err != nil {
 		return std.errorf("%v (agent-lock --help lists the flags)", err)

@@ -1,0 +1,194 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/google/go-cmp/cmp"
+)
+
+// find is find_label() of jail.bpf.h.
+func find(slot *jailJail, inode uint64) Rights {
+	for _, m := range slot.Multipliers {
+		if label := slot.Labels[labelIndex(inode, m)]; label.Inode == inode {
+			return Rights(label.Rights)
+		}
+	}
+	return 0
+}
+
+func TestEveryLabelIsFoundInTwoProbes(t *testing.T) {
+	for _, n := range []int{0, 1, 60, 400, MaxLabels} {
+		labels := map[uint64]Rights{}
+		for len(labels) < n {
+			// As the kernel's allocator gives them: neighbours, 8-byte aligned.
+			labels[0xffff888000000000|rand.Uint64N(1<<30)<<3] = Rights(rand.IntN(64))
+		}
+		var slot jailJail
+		if err := fillLabels(&slot, labels); err != nil {
+			t.Fatalf("fillLabels(%d labels) = %v", n, err)
+		}
+		got := map[uint64]Rights{}
+		for inode := range labels {
+			got[inode] = find(&slot, inode)
+		}
+		if diff := cmp.Diff(labels, got); diff != "" {
+			t.Errorf("%d labels (-entered +found):\n%s", n, diff)
+		}
+		if r := find(&slot, 0xffff888012345671); r != 0 {
+			t.Errorf("find(an unlabelled inode) = %v, want nothing", r)
+		}
+	}
+}
+
+func TestTooManyLabels(t *testing.T) {
+	labels := map[uint64]Rights{}
+	for i := range MaxLabels + 1 {
+		labels[uint64(i+1)<<6] = Read
+	}
+	if err := fillLabels(&jailJail{}, labels); err == nil {
+		t.Errorf("fillLabels(%d labels) = nil, want an error", len(labels))
+	}
+}
+
+// The table, the C enum and the object name the same hooks.
+func TestHooksAgree(t *testing.T) {
+	spec, err := loadJail()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inObject := map[string]string{}
+	for name, p := range spec.Programs {
+		if p.Type == ebpf.LSM {
+			inObject[name] = p.AttachTo
+		}
+	}
+	inTable := map[string]string{}
+	for _, hook := range Hooks() {
+		for _, p := range hook.Programs {
+			inTable[p.Name] = hook.Name
+		}
+	}
+	if diff := cmp.Diff(inTable, inObject); diff != "" {
+		t.Errorf("programs (-table +object):\n%s", diff)
+	}
+	var enum *btf.Enum
+	if err := spec.Types.TypeByName("hook", &enum); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range enum.Values {
+		want := strings.ToLower(strings.TrimPrefix(v.Name, "HOOK_"))
+		if got := hookName(jailHook(v.Value)); got != want {
+			t.Errorf("hookName(%d) = %q, want %q", v.Value, got, want)
+		}
+	}
+	if len(enum.Values) != len(hookNames) {
+		t.Errorf("enum hook has %d values, hookNames %d", len(enum.Values), len(hookNames))
+	}
+}
+
+// A hook that records under a name of its own is one that is in the table.
+func TestRecordedHooksAreInTheTable(t *testing.T) {
+	var names []string
+	for _, hook := range Hooks() {
+		names = append(names, hook.Name)
+	}
+	for _, name := range hookNames {
+		if !slices.Contains(names, name) {
+			t.Errorf("enum hook has %s, the table has not", name)
+		}
+	}
+}
+
+// Every program keeps an earlier refusal and asks whether the task is jailed.
+func TestEveryHookAsksWhoIsThere(t *testing.T) {
+	program := regexp.MustCompile(`(?s)SEC\("lsm/(\w+)"\)\nint BPF_PROG.*?\n}\n`)
+	for _, file := range []string{"file.bpf.h", "socket.bpf.h", "process.bpf.h"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range program.FindAllStringSubmatch(string(source), -1) {
+			body := m[0]
+			keeps := strings.Contains(body, "if (ret ||") || strings.Contains(body, ", ret);")
+			asks := regexp.MustCompile(`jailed\(&c|inode_changed\(|looked_at\(|never\(|typed_into\(`).
+				MatchString(body)
+			if !keeps || !asks {
+				t.Errorf("%s: hook %s: keeps ret: %v, asks for the jail: %v", file, m[1], keeps, asks)
+			}
+		}
+	}
+}
+
+// Shared structs have no implicit padding: bytes nobody writes would leak.
+func TestSharedStructsHaveNoHoles(t *testing.T) {
+	spec, err := loadJail()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"label", "jail", "event", "descriptor", "slot_state"} {
+		var s *btf.Struct
+		if err := spec.Types.TypeByName(name, &s); err != nil {
+			t.Fatal(err)
+		}
+		end := uint32(0)
+		for _, m := range s.Members {
+			if at := m.Offset.Bytes(); at != end {
+				t.Errorf("struct %s: %d unused bytes before %s", name, at-end, m.Name)
+			}
+			size, err := btf.Sizeof(m.Type)
+			if err != nil {
+				t.Fatal(err)
+			}
+			end = m.Offset.Bytes() + uint32(size)
+		}
+		if end != s.Size {
+			t.Errorf("struct %s: %d unused bytes at its end", name, s.Size-end)
+		}
+	}
+}
+
+func chars[T ~[]int8](to T, s string) {
+	for i := range s {
+		to[i] = int8(s[i])
+	}
+}
+
+func TestDecodeRecord(t *testing.T) {
+	e := jailEvent{
+		TimeNs: 1500, Hook: jailHookHOOK_FILE_OPEN, Want: jailRightRIGHT_READ,
+		Error: -int32(syscall.ENOENT), Pid: 7, Dev: 3, Depth: 2,
+	}
+	chars(e.Comm[:], "cat")
+	chars(e.Names[0][:], "id")
+	chars(e.Names[1][:], ".ssh")
+	raw, err := binary.Append(nil, binary.NativeEndian, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeRecord(raw)
+	want := Record{Since: 1500 * time.Nanosecond, Hook: "file_open", Want: Read,
+		Errno: syscall.ENOENT, PID: 7, Comm: "cat", Dev: 3, Path: "/.ssh/id"}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("decodeRecord: error %v, (-want +got):\n%s", err, diff)
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	f.Add(make([]byte, 1344))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := decodeRecord(raw)
+		if err == nil && r.Dev != 0 && !strings.HasPrefix(r.Path, "/") {
+			t.Errorf("decodeRecord(%x).Path = %q, want it absolute", raw, r.Path)
+		}
+	})
+}
