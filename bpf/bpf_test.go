@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -43,6 +44,12 @@ func TestEveryLabelIsFoundInTwoProbes(t *testing.T) {
 		}
 		if diff := cmp.Diff(labels, got); diff != "" {
 			t.Errorf("%d labels (-entered +found):\n%s", n, diff)
+		}
+		// find_label() takes an empty first place for the end of the search.
+		for inode := range labels {
+			if slot.Labels[labelIndex(inode, slot.Multipliers[0])].Inode == 0 {
+				t.Errorf("%d labels: the first place of inode %x is empty", n, inode)
+			}
 		}
 		if r := find(&slot, 0xffff888012345671); r != 0 {
 			t.Errorf("find(an unlabelled inode) = %v, want nothing", r)
@@ -96,6 +103,30 @@ func TestHooksAgree(t *testing.T) {
 	}
 }
 
+func TestSizesAgree(t *testing.T) {
+	spec, err := loadJail()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("jail.bpf.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		fmt.Sprintf("#define MAX_JAILS %d", MaxJails),
+		fmt.Sprintf("#define NAMESPACE_PLACES %d", namespacePlaces),
+		fmt.Sprintf("#define NAMESPACE_PROBES %d", namespaceProbes),
+	} {
+		if !strings.Contains(string(source), line+"\n") {
+			t.Errorf("jail.bpf.h has no line %q", line)
+		}
+	}
+	// One slot more than jails: the one that gives no rights.
+	if got := spec.Maps[jailMapJails].MaxEntries; got != MaxJails+1 {
+		t.Errorf("map jails has %d entries, want %d", got, MaxJails+1)
+	}
+}
+
 // A hook that records under a name of its own is one that is in the table.
 func TestRecordedHooksAreInTheTable(t *testing.T) {
 	var names []string
@@ -135,7 +166,7 @@ func TestSharedStructsHaveNoHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"label", "jail", "event", "descriptor", "slot_state"} {
+	for _, name := range []string{"label", "jail", "event", "descriptor", "namespace"} {
 		var s *btf.Struct
 		if err := spec.Types.TypeByName(name, &s); err != nil {
 			t.Fatal(err)

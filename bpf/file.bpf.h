@@ -15,11 +15,6 @@ static __always_inline bool has_no_path(struct dentry *dentry)
 	return dentry->d_sb->s_flags & SB_NOUSER;
 }
 
-static __always_inline __u32 rights_now(struct current_jail *c, struct dentry *dentry)
-{
-	return orphaned(c->slot) ? 0 : rights_at(c->jail, dentry);
-}
-
 /* What is outside does not exist; what visibly exists is refused. */
 static __always_inline int refuse_sight(struct current_jail *c, struct dentry *dentry, __u32 want,
 					__u32 given)
@@ -32,12 +27,9 @@ static __always_inline int refuse_sight(struct current_jail *c, struct dentry *d
 /* Looking at the object itself: reading it is not asked for. */
 static __always_inline int check_look(struct current_jail *c, struct dentry *dentry)
 {
-	__u32 given;
+	__u32 given = rights_at(c->jail, dentry);
 
-	if (has_no_path(dentry))
-		return 0;
-	given = rights_now(c, dentry);
-	if (given & (RIGHT_READ | RIGHT_SELF))
+	if (given & (RIGHT_READ | RIGHT_SELF) || has_no_path(dentry))
 		return 0;
 	return refuse_sight(c, dentry, RIGHT_READ, given);
 }
@@ -49,35 +41,30 @@ static __always_inline int check_look(struct current_jail *c, struct dentry *den
 static __always_inline bool links_forbid(struct current_jail *c, struct dentry *dentry, __u32 want,
 					 __u32 given)
 {
-	struct inode *inode = dentry->d_inode;
+	__u32 forbidden = want & RIGHT_WRITE ? JAIL_LINKS_READONLY | JAIL_LINKS_DENY :
+					       JAIL_LINKS_DENY;
+	struct inode *inode;
 
-	if (!(given & RIGHT_LINKED) || !inode || !S_ISREG(inode->i_mode) || inode->i_nlink < 2)
+	if (!(given & RIGHT_LINKED) || !(c->jail->flags & forbidden))
 		return false;
-	if (c->jail->flags & JAIL_LINKS_DENY)
-		return true;
-	return (want & RIGHT_WRITE) && (c->jail->flags & JAIL_LINKS_READONLY);
+	inode = dentry->d_inode;
+	return inode && S_ISREG(inode->i_mode) && inode->i_nlink > 1;
 }
 
 static __always_inline int check_use(struct current_jail *c, struct dentry *dentry, __u32 want)
 {
-	__u32 given = rights_now(c, dentry);
+	__u32 given = rights_at(c->jail, dentry);
 
 	if ((given & want) == want) {
 		if (!links_forbid(c, dentry, want, given))
 			return 0;
 		return refuse(c, dentry, want, given, ERROR(EACCES));
 	}
+	if (has_no_path(dentry))
+		return 0;
 	if (want & RIGHT_WRITE)
 		return refuse(c, dentry, want, given, ERROR(EACCES));
 	return refuse_sight(c, dentry, want, given);
-}
-
-/* Changing the object: mode, owner, times, length, attributes. */
-static __always_inline int check_change(struct current_jail *c, struct dentry *dentry)
-{
-	if (has_no_path(dentry))
-		return 0;
-	return check_use(c, dentry, RIGHT_WRITE);
 }
 
 /*
@@ -88,7 +75,7 @@ static __always_inline __u32 entry_rights(struct current_jail *c, struct dentry 
 					  struct dentry *entry)
 {
 	struct inode *inode = entry->d_inode;
-	__u32 given = rights_now(c, dir), own;
+	__u32 given = rights_at(c->jail, dir), own;
 
 	if (inode && find_label(c->jail, inode, &own))
 		given &= own;
@@ -127,7 +114,7 @@ int BPF_PROG(file_open, struct file *file, int ret)
 	struct current_jail c = {};
 	__u32 want;
 
-	if (ret || !jailed(&c, HOOK_FILE_OPEN) || has_no_path(dentry))
+	if (ret || !jailed(&c, HOOK_FILE_OPEN))
 		return ret;
 	want = wanted_by(file);
 	return check_use(&c, dentry, want ?: RIGHT_READ);
@@ -141,7 +128,7 @@ int BPF_PROG(file_receive, struct file *file, int ret)
 	struct current_jail c = {};
 	__u32 want;
 
-	if (ret || !jailed(&c, HOOK_FILE_RECEIVE) || has_no_path(dentry))
+	if (ret || !jailed(&c, HOOK_FILE_RECEIVE))
 		return ret;
 	want = wanted_by(file);
 	if (!want) /* O_PATH */
@@ -218,7 +205,7 @@ int BPF_PROG(path_link, struct dentry *old_dentry, const struct path *new_dir,
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
-	from = has_no_path(old_dentry) ? want : rights_now(&c, old_dentry);
+	from = has_no_path(old_dentry) ? want : rights_at(c.jail, old_dentry);
 	to = entry_rights(&c, new_dir->dentry, new_dentry);
 	if ((from & want) == want && to & RIGHT_WRITE)
 		return 0;
@@ -257,7 +244,7 @@ int BPF_PROG(path_truncate, const struct path *path, int ret)
 
 	if (ret || !jailed(&c, HOOK_PATH_TRUNCATE))
 		return ret;
-	return check_change(&c, path->dentry);
+	return check_use(&c, path->dentry, RIGHT_WRITE);
 }
 
 SEC("lsm/path_chmod")
@@ -267,7 +254,7 @@ int BPF_PROG(path_chmod, const struct path *path, umode_t mode, int ret)
 
 	if (ret || !jailed(&c, HOOK_PATH_CHMOD))
 		return ret;
-	return check_change(&c, path->dentry);
+	return check_use(&c, path->dentry, RIGHT_WRITE);
 }
 
 SEC("lsm/path_chown")
@@ -277,7 +264,7 @@ int BPF_PROG(path_chown, const struct path *path, __u64 uid, __u64 gid, int ret)
 
 	if (ret || !jailed(&c, HOOK_PATH_CHOWN))
 		return ret;
-	return check_change(&c, path->dentry);
+	return check_use(&c, path->dentry, RIGHT_WRITE);
 }
 
 static __always_inline int inode_changed(struct dentry *dentry, __u32 hook, int ret)
@@ -286,7 +273,7 @@ static __always_inline int inode_changed(struct dentry *dentry, __u32 hook, int 
 
 	if (ret || !jailed(&c, hook))
 		return ret;
-	return check_change(&c, dentry);
+	return check_use(&c, dentry, RIGHT_WRITE);
 }
 
 /* utimensat(2), and once more whatever else changes attributes. */
@@ -380,12 +367,11 @@ int BPF_PROG(sb_statfs, struct dentry *dentry, int ret)
 SEC("lsm/path_notify")
 int BPF_PROG(path_notify, const struct path *path, __u64 mask, unsigned int obj_type, int ret)
 {
-	struct dentry *dentry = path->dentry;
 	struct current_jail c = {};
 
-	if (ret || !jailed(&c, HOOK_PATH_NOTIFY) || has_no_path(dentry))
+	if (ret || !jailed(&c, HOOK_PATH_NOTIFY))
 		return ret;
-	return check_use(&c, dentry, RIGHT_READ);
+	return check_use(&c, path->dentry, RIGHT_READ);
 }
 
 /*

@@ -39,7 +39,7 @@ struct label {
 	__u32 unused;
 };
 
-/* One jail's slot. Written by the supervisor before the namespace is entered in `namespaces`. */
+/* One jail's slot. Written by the supervisor before a namespace leads to it. */
 struct jail {
 	__u64 cookie; /* differs between any two jails, also over time */
 	__u32 multipliers[2];
@@ -120,23 +120,38 @@ struct descriptor {
 
 /* ---- Maps ---- */
 
+/* The slot after the last is never written: it gives no rights. */
+#define NO_RIGHTS MAX_JAILS
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_JAILS);
+	__uint(max_entries, MAX_JAILS + 1);
 	__uint(map_flags, BPF_F_RDONLY_PROG);
 	__type(key, __u32);
 	__type(value, struct jail);
 } jails SEC(".maps");
 
-/* Pid namespace inode number -> slot. An entry makes the namespace a jail. */
+/*
+ * Which pid namespaces are jails. A namespace is entered at one of the
+ * NAMESPACE_PROBES places that follow its inode number, modulo the size: the
+ * kernel inlines lookups in an array, and most tasks of a jail need just one.
+ */
+#define NAMESPACE_PLACES 1024
+#define NAMESPACE_PROBES 4
+
+struct namespace {
+	__u32 inum; /* 0: free */
+	__u32 slot;
+};
+
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_JAILS);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NAMESPACE_PLACES);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct namespace);
 } namespaces SEC(".maps");
 
-/* Thread group of a supervisor -> slot. */
+/* Thread group of a supervisor -> place of its jail's namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_JAILS);
@@ -144,7 +159,7 @@ struct {
 	__type(value, __u32);
 } supervisors SEC(".maps");
 
-/* Thread group of a jail's pid 1 -> pid namespace inode number. */
+/* Thread group of a jail's pid 1 -> place of its namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_JAILS);
@@ -152,18 +167,13 @@ struct {
 	__type(value, __u32);
 } inits SEC(".maps");
 
-/* What the programs write of a slot; reset by the supervisor that takes it. */
-struct slot_state {
-	__u64 lost;     /* denials that did not fit into the ring buffer */
-	__u64 orphaned; /* the supervisor is gone: nothing is allowed any more */
-};
-
+/* Denials that did not fit into a slot's ring buffer. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_JAILS);
 	__type(key, __u32);
-	__type(value, struct slot_state);
-} states SEC(".maps");
+	__type(value, __u64);
+} lost SEC(".maps");
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -196,14 +206,26 @@ struct current_jail {
 	struct pid_namespace *ns;
 };
 
+static __always_inline struct namespace *find_namespace(__u32 inum)
+{
+	for (int i = 0; i < NAMESPACE_PROBES; i++) {
+		__u32 place = (inum + i) % NAMESPACE_PLACES;
+		struct namespace *ns = bpf_map_lookup_elem(&namespaces, &place);
+
+		if (ns && ns->inum == inum)
+			return ns;
+	}
+	return NULL;
+}
+
 static __always_inline bool lookup_jail(struct current_jail *c, __u32 inum)
 {
-	const __u32 *slot = bpf_map_lookup_elem(&namespaces, &inum);
+	const struct namespace *ns = inum ? find_namespace(inum) : NULL;
 
-	if (!slot)
+	if (!ns)
 		return false;
-	c->slot = *slot;
-	c->jail = bpf_map_lookup_elem(&jails, slot);
+	c->slot = ns->slot;
+	c->jail = bpf_map_lookup_elem(&jails, &c->slot);
 	return c->jail != NULL;
 }
 
@@ -225,7 +247,7 @@ static __noinline __u32 exiting_task_jail(void)
 	for (int i = 0; i < MAX_PIDNS_LEVEL; i++) {
 		__u32 inum = BPF_CORE_READ(ns, ns.inum);
 
-		if (bpf_map_lookup_elem(&namespaces, &inum))
+		if (find_namespace(inum))
 			return inum;
 		ns = BPF_CORE_READ(ns, parent);
 		if (!ns)
@@ -278,19 +300,23 @@ static __always_inline __u32 low_half(const void *address)
 	return low;
 }
 
+/*
+ * Two probes at most. A label is at its second place only while another one is
+ * at its first, so an empty first place ends the search.
+ */
 static __always_inline bool find_label(const struct jail *jail, struct inode *inode, __u32 *rights)
 {
 	__u32 low = low_half(inode);
 	const struct label *label;
 
 	label = &jail->labels[(low * jail->multipliers[0]) >> (32 - LABEL_BITS)];
-	if (label->inode == (__u64)inode)
-		goto found;
-	label = &jail->labels[(low * jail->multipliers[1]) >> (32 - LABEL_BITS)];
-	if (label->inode == (__u64)inode)
-		goto found;
-	return false;
-found:
+	if (!label->inode)
+		return false;
+	if (label->inode != (__u64)inode) {
+		label = &jail->labels[(low * jail->multipliers[1]) >> (32 - LABEL_BITS)];
+		if (label->inode != (__u64)inode)
+			return false;
+	}
 	*rights = label->rights;
 	return true;
 }
@@ -354,10 +380,10 @@ static __noinline int record(struct current_jail *c, struct dentry *dentry, __u3
 	ring = bpf_map_lookup_elem(&rings, &slot);
 	event = ring ? bpf_ringbuf_reserve(ring, sizeof(*event), 0) : NULL;
 	if (!event) {
-		struct slot_state *state = bpf_map_lookup_elem(&states, &slot);
+		__u64 *count = bpf_map_lookup_elem(&lost, &slot);
 
-		if (state)
-			__sync_fetch_and_add(&state->lost, 1);
+		if (count)
+			__sync_fetch_and_add(count, 1);
 		return 0;
 	}
 	event->time_ns = bpf_ktime_get_ns();
@@ -387,13 +413,6 @@ static __always_inline int refuse(struct current_jail *c, struct dentry *dentry,
 static __always_inline int refuse_always(struct current_jail *c)
 {
 	return refuse(c, NULL, 0, 0, ERROR(EPERM));
-}
-
-static __always_inline bool orphaned(__u32 slot)
-{
-	struct slot_state *state = bpf_map_lookup_elem(&states, &slot);
-
-	return !state || state->orphaned;
 }
 
 #endif

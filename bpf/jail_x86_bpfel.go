@@ -105,6 +105,12 @@ type jailLabel struct {
 	Unused uint32
 }
 
+type jailNamespace struct {
+	_    structs.HostLayout
+	Inum uint32
+	Slot uint32
+}
+
 type jailRight uint32
 
 const (
@@ -116,22 +122,16 @@ const (
 	jailRightRIGHT_LINKED  jailRight = 32
 )
 
-type jailSlotState struct {
-	_        structs.HostLayout
-	Lost     uint64
-	Orphaned uint64
-}
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	jailMapInits                = "inits"
 	jailMapJails                = "jails"
+	jailMapLost                 = "lost"
 	jailMapNamespaces           = "namespaces"
 	jailMapRings                = "rings"
 	jailMapSockets              = "sockets"
-	jailMapStates               = "states"
 	jailMapSupervisors          = "supervisors"
 	jailProgBpf                 = "bpf"
 	jailProgBpfMap              = "bpf_map"
@@ -275,10 +275,10 @@ type jailProgramSpecs struct {
 type jailMapSpecs struct {
 	Inits       *ebpf.MapSpec `ebpf:"inits"`
 	Jails       *ebpf.MapSpec `ebpf:"jails"`
+	Lost        *ebpf.MapSpec `ebpf:"lost"`
 	Namespaces  *ebpf.MapSpec `ebpf:"namespaces"`
 	Rings       *ebpf.MapSpec `ebpf:"rings"`
 	Sockets     *ebpf.MapSpec `ebpf:"sockets"`
-	States      *ebpf.MapSpec `ebpf:"states"`
 	Supervisors *ebpf.MapSpec `ebpf:"supervisors"`
 }
 
@@ -310,10 +310,10 @@ func (o *jailObjects) Close() error {
 type jailMaps struct {
 	Inits       *ebpf.Map `ebpf:"inits"`
 	Jails       *ebpf.Map `ebpf:"jails"`
+	Lost        *ebpf.Map `ebpf:"lost"`
 	Namespaces  *ebpf.Map `ebpf:"namespaces"`
 	Rings       *ebpf.Map `ebpf:"rings"`
 	Sockets     *ebpf.Map `ebpf:"sockets"`
-	States      *ebpf.Map `ebpf:"states"`
 	Supervisors *ebpf.Map `ebpf:"supervisors"`
 }
 
@@ -321,10 +321,10 @@ func (m *jailMaps) Close() error {
 	return _JailClose(
 		m.Inits,
 		m.Jails,
+		m.Lost,
 		m.Namespaces,
 		m.Rings,
 		m.Sockets,
-		m.States,
 		m.Supervisors,
 	)
 }

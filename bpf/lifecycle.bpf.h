@@ -46,22 +46,22 @@ int descriptors(struct bpf_iter__task_file *ctx)
 
 /*
  * The last thread of a supervisor: before exit_files() lets go of the inodes
- * whose addresses the labels name, the slot stops giving rights.
+ * whose addresses the labels name, its jail loses all rights.
  */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(supervisor_exit, struct task_struct *task)
 {
-	__u32 tgid = task->tgid, *slot;
-	struct slot_state *state;
+	__u32 tgid = task->tgid, *place;
+	struct namespace *ns;
 
 	if (task->signal->live.counter != 0)
 		return 0;
-	slot = bpf_map_lookup_elem(&supervisors, &tgid);
-	if (!slot)
+	place = bpf_map_lookup_elem(&supervisors, &tgid);
+	if (!place)
 		return 0;
-	state = bpf_map_lookup_elem(&states, slot);
-	if (state)
-		state->orphaned = 1;
+	ns = bpf_map_lookup_elem(&namespaces, place);
+	if (ns)
+		ns->slot = NO_RIGHTS;
 	bpf_map_delete_elem(&supervisors, &tgid);
 	return 0;
 }
@@ -73,14 +73,17 @@ int BPF_PROG(supervisor_exit, struct task_struct *task)
 SEC("lsm/task_free")
 int BPF_PROG(task_free, struct task_struct *task)
 {
-	__u32 tgid = task->tgid, *inum;
+	__u32 tgid = task->tgid, *place;
+	struct namespace *ns;
 
 	if (task->pid != task->tgid)
 		return 0;
-	inum = bpf_map_lookup_elem(&inits, &tgid);
-	if (!inum)
+	place = bpf_map_lookup_elem(&inits, &tgid);
+	if (!place)
 		return 0;
-	bpf_map_delete_elem(&namespaces, inum);
+	ns = bpf_map_lookup_elem(&namespaces, place);
+	if (ns)
+		ns->inum = 0;
 	bpf_map_delete_elem(&inits, &tgid);
 	return 0;
 }

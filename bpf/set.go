@@ -49,8 +49,8 @@ func (o SetOptions) name() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// OpenSet opens the attach set, attaching it first if no jail is using it. The
-// caller holds the set's lock (see Take).
+// openSet opens the attach set, attaching it first if no jail is using it. The
+// caller holds the lock of the sets.
 func openSet(opts SetOptions) (*Set, error) {
 	name := opts.name()
 	dir := filepath.Join(pinRoot, name)
@@ -162,7 +162,7 @@ func (s *Set) load(dir string) error {
 		jailMapJails:       &s.maps.Jails,
 		jailMapNamespaces:  &s.maps.Namespaces,
 		jailMapRings:       &s.maps.Rings,
-		jailMapStates:      &s.maps.States,
+		jailMapLost:        &s.maps.Lost,
 		jailMapSupervisors: &s.maps.Supervisors,
 	} {
 		var err error

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -25,8 +24,10 @@ type Slot struct {
 	number uint32
 	held   *os.File // locked while the slot is taken
 	reader *ringbuf.Reader
-	init   uint32 // thread group of pid 1
-	pidns  uint32
+	// Set by Arm.
+	self, init uint32 // thread groups of the supervisor and of pid 1
+	place      uint32 // of the namespace
+	armed      bool
 }
 
 // Links says what happens to a file with several names in a place marked
@@ -50,7 +51,7 @@ type SlotOptions struct {
 // Take opens the attach set, attaching it if this is the first jail, and takes
 // a free slot in it. It fails when MaxJails jails are running.
 func Take(opts SetOptions) (*Slot, error) {
-	unlock, err := lockSet(opts)
+	unlock, err := lockSets()
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +68,13 @@ func Take(opts SetOptions) (*Slot, error) {
 	return slot, nil
 }
 
-// MaxJails is how many jails one attach set serves at a time.
-const MaxJails = 64
+// As in jail.bpf.h; a test compares them.
+const (
+	// MaxJails is how many jails one attach set serves at a time.
+	MaxJails        = 64
+	namespacePlaces = 1024
+	namespaceProbes = 4
+)
 
 func (s *Set) lockFile(number uint32) string {
 	return filepath.Join(lockRoot, fmt.Sprintf("%s.%d", s.name, number))
@@ -105,10 +111,13 @@ func (s *Set) take() (*Slot, error) {
 // programs remove an entry when the last process of its jail is gone.
 func (s *Set) slotsWithNamespace() (map[uint32]bool, error) {
 	inUse := map[uint32]bool{}
-	var pidns, number uint32
+	var place uint32
+	var ns jailNamespace
 	it := s.maps.Namespaces.Iterate()
-	for it.Next(&pidns, &number) {
-		inUse[number] = true
+	for it.Next(&place, &ns) {
+		if ns.Inum != 0 {
+			inUse[ns.Slot] = true
+		}
 	}
 	if err := it.Err(); err != nil {
 		return nil, fmt.Errorf("read running jails: %w", err)
@@ -116,9 +125,25 @@ func (s *Set) slotsWithNamespace() (map[uint32]bool, error) {
 	return inUse, nil
 }
 
+// freePlace finds where a namespace can be entered.
+func (s *Set) freePlace(inum uint32) (uint32, error) {
+	for i := range uint32(namespaceProbes) {
+		place := (inum + i) % namespacePlaces
+		var ns jailNamespace
+		if err := s.maps.Namespaces.Lookup(place, &ns); err != nil {
+			return 0, fmt.Errorf("read running jails: %w", err)
+		}
+		if ns.Inum == 0 || ns.Inum == inum {
+			return place, nil
+		}
+	}
+	return 0, fmt.Errorf("enter pid namespace %d: its places are taken by other jails; "+
+		"start again", inum)
+}
+
 // reset gives the slot a fresh state and a ring buffer of its own.
 func (s *Slot) reset() error {
-	if err := s.set.maps.States.Put(s.number, jailSlotState{}); err != nil {
+	if err := s.set.maps.Lost.Put(s.number, uint64(0)); err != nil {
 		return fmt.Errorf("reset slot %d: %w", s.number, err)
 	}
 	spec, err := loadJail()
@@ -186,25 +211,30 @@ func (s *Slot) Look() (fds []Descriptor, self Process, children []Process, err e
 // Arm puts the labels in force, for the pid namespace of init and all below it,
 // from this moment on. It is called once.
 func (s *Slot) Arm(labels map[uint64]Rights, opts SlotOptions, self, init Process) error {
-	value := &jailJail{Cookie: rand.Uint64(), Flags: jailJailFlag(opts.Links)}
+	value := &jailJail{Cookie: rand.Uint64() | 1, Flags: jailJailFlag(opts.Links)}
 	if opts.ShowOutside {
 		value.Flags |= jailJailFlagJAIL_SHOW_OUTSIDE
 	}
 	if err := fillLabels(value, labels); err != nil {
 		return err
 	}
+	place, err := s.set.freePlace(init.PIDNS)
+	if err != nil {
+		return err
+	}
+	s.self, s.init, s.place, s.armed = self.TGID, init.TGID, place, true
 	maps := s.set.maps
 	if err := maps.Jails.Put(s.number, value); err != nil {
 		return fmt.Errorf("enter labels: %w", err)
 	}
-	if err := maps.Supervisors.Put(self.TGID, s.number); err != nil {
+	if err := maps.Supervisors.Put(self.TGID, place); err != nil {
 		return fmt.Errorf("enter supervisor: %w", err)
 	}
-	if err := maps.Inits.Put(init.TGID, init.PIDNS); err != nil {
+	if err := maps.Inits.Put(init.TGID, place); err != nil {
 		return fmt.Errorf("enter pid 1: %w", err)
 	}
-	s.init, s.pidns = init.TGID, init.PIDNS
-	if err := maps.Namespaces.Put(init.PIDNS, s.number); err != nil {
+	err = maps.Namespaces.Put(place, jailNamespace{Inum: init.PIDNS, Slot: s.number})
+	if err != nil {
 		return fmt.Errorf("enter pid namespace: %w", err)
 	}
 	return nil
@@ -224,56 +254,44 @@ func (s *Slot) ReadRecord(deadline time.Time) (Record, error) {
 
 // Lost returns how many denials did not fit into the ring buffer.
 func (s *Slot) Lost() (uint64, error) {
-	var state jailSlotState
-	if err := s.set.maps.States.Lookup(s.number, &state); err != nil {
+	var n uint64
+	if err := s.set.maps.Lost.Lookup(s.number, &n); err != nil {
 		return 0, fmt.Errorf("read lost denials: %w", err)
 	}
-	return state.Lost, nil
+	return n, nil
 }
 
 // Release gives the slot back after the jail's last process is gone. The last
 // one out takes the attach set with it.
 func (s *Slot) Release() error {
-	unlock, err := lockSet(SetOptions{})
+	unlock, err := lockSets()
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	defer s.set.close()
 	var failed *multierror.Error
-	maps := s.set.maps
-	for _, err := range []error{
-		maps.Namespaces.Delete(s.pidns),
-		maps.Inits.Delete(s.init),
-		s.forgetSupervisor(),
-		maps.Rings.Delete(s.number),
-		s.reader.Close(),
-	} {
+	check := func(err error) {
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			failed = multierror.Append(failed, fmt.Errorf("release slot: %w", err))
 		}
 	}
-	os.Remove(s.held.Name())
-	s.held.Close()
-	if idle, err := s.set.idle(); err != nil {
-		failed = multierror.Append(failed, err)
-	} else if idle {
-		if err := s.set.unpin(); err != nil {
-			failed = multierror.Append(failed, fmt.Errorf("unpin attach set: %w", err))
-		}
+	maps := s.set.maps
+	if s.armed {
+		check(maps.Supervisors.Delete(s.self))
+		check(maps.Inits.Delete(s.init))
+		check(maps.Namespaces.Put(s.place, jailNamespace{}))
+	}
+	check(maps.Rings.Delete(s.number))
+	check(s.reader.Close())
+	check(os.Remove(s.held.Name()))
+	check(s.held.Close())
+	idle, err := s.set.idle()
+	check(err)
+	if idle {
+		check(s.set.unpin())
 	}
 	return failed.ErrorOrNil()
-}
-
-func (s *Slot) forgetSupervisor() error {
-	var tgid, number uint32
-	it := s.set.maps.Supervisors.Iterate()
-	for it.Next(&tgid, &number) {
-		if number == s.number {
-			return s.set.maps.Supervisors.Delete(tgid)
-		}
-	}
-	return it.Err()
 }
 
 // idle reports whether no namespace is in the set and nobody holds a slot.
@@ -300,8 +318,8 @@ func (s *Set) idle() (bool, error) {
 	return true, nil
 }
 
-// lockSet takes the lock that starts and ends are serialised by.
-func lockSet(SetOptions) (unlock func(), err error) {
+// lockSets takes the lock that serialises starts and ends.
+func lockSets() (unlock func(), err error) {
 	if err := os.MkdirAll(lockRoot, 0o700); err != nil {
 		return nil, fmt.Errorf("make %s: %w", lockRoot, err)
 	}
@@ -320,9 +338,6 @@ func lockSet(SetOptions) (unlock func(), err error) {
 // or the process dies. Someone else's lock is unix.EWOULDBLOCK.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("lock slot: %w", err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("lock slot: %w", err)
 	}

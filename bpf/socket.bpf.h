@@ -30,9 +30,9 @@ static __always_inline int check_peer(struct current_jail *c, struct sock *other
 	__u64 *owner = bpf_sk_storage_get(&sockets, other, NULL, 0);
 	struct dentry *dentry;
 	struct unix_sock *unix;
-	__u32 given = 0;
+	__u32 given;
 
-	if (owner && *owner == c->jail->cookie && !orphaned(c->slot))
+	if (owner && *owner && *owner == c->jail->cookie)
 		return 0;
 	unix = bpf_skc_to_unix_sock(other);
 	if (!unix)
@@ -40,8 +40,7 @@ static __always_inline int check_peer(struct current_jail *c, struct sock *other
 	dentry = unix->path.dentry;
 	if (!dentry)
 		return refuse(c, NULL, RIGHT_CONNECT, 0, ERROR(ECONNREFUSED));
-	if (!orphaned(c->slot))
-		given = rights_at(c->jail, dentry);
+	given = rights_at(c->jail, dentry);
 	if (given & RIGHT_CONNECT)
 		return 0;
 	if (given || c->jail->flags & JAIL_SHOW_OUTSIDE)

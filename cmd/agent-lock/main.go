@@ -41,6 +41,8 @@ func verbs() []verb {
 		{jail.InitVerb, "", func(stdio, []string) int { return jail.Init() }},
 		{jail.ExecVerb, "", func(stdio, []string) int { return jail.Exec() }},
 		{"guest-load", "", guestLoad},
+		{"guest-bench", "", guestBench},
+		{"bench-worker", "", benchWorker},
 	}
 }
 
