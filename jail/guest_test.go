@@ -1,0 +1,614 @@
+//go:build guest
+
+// These tests need root and a kernel with the BPF LSM: make guest runs them in
+// guests. The test binary is also what runs in the jail (the probes).
+package jail_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	uid, gid  = 1000, 1000
+	home      = "/home/dev"
+	agentLock = "/bin/agent-lock"
+	pins      = "/sys/fs/bpf/agent-lock"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		if probe, ok := probes[os.Args[1]]; ok {
+			os.Exit(probe(os.Args[2:]))
+		}
+	}
+	os.Setenv("SUDO_UID", strconv.Itoa(uid))
+	os.Setenv("SUDO_GID", strconv.Itoa(gid))
+	stop, err := keepAttached()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	stopKeeping = stop
+	status := m.Run()
+	stop()
+	os.Exit(status)
+}
+
+// stopKeeping ends the jail that keeps the programs attached, so that most
+// tests need not wait for that.
+var stopKeeping func()
+
+func keepAttached() (stop func(), err error) {
+	dir, err := os.MkdirTemp(home, "keeper")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chown(dir, uid, gid); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(agentLock, dir, "--", "/bin/jail.test", "sleep")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	if _, err := out.Read(make([]byte, 3)); err != nil {
+		return nil, fmt.Errorf("start a jail that keeps the programs attached: %w", err)
+	}
+	return sync.OnceFunc(func() {
+		cmd.Process.Signal(unix.SIGTERM)
+		cmd.Wait()
+		os.RemoveAll(dir)
+	}), nil
+}
+
+// probes run in the jail.
+var probes = map[string]func(args []string) int{
+	"exit":    func(args []string) int { n, _ := strconv.Atoi(args[0]); return n },
+	"die":     func([]string) int { unix.Kill(os.Getpid(), unix.SIGKILL); return 0 },
+	"posture": printPosture,
+	"open":    func(args []string) int { return tryOpen(args[0], os.O_RDONLY) },
+	"write":   func(args []string) int { return tryOpen(args[0], os.O_WRONLY) },
+	"create":  func(args []string) int { return tryOpen(args[0], os.O_WRONLY|os.O_CREATE) },
+	"list":    listDir,
+	"sleep":   func([]string) int { fmt.Println("up"); time.Sleep(time.Hour); return 0 },
+	"forks":   forkAndTry,
+	"attempt": attempt,
+	"term":    waitForTerm,
+	"stdfds":  func([]string) int { return 0 },
+}
+
+func tryOpen(path string, flags int) int {
+	f, err := os.OpenFile(path, flags, 0o644)
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		fmt.Println(unix.ErrnoName(errno))
+		return 1
+	}
+	f.Close()
+	fmt.Println("ok")
+	return 0
+}
+
+func listDir(args []string) int {
+	entries, err := os.ReadDir(args[0])
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for _, e := range entries {
+		fmt.Println(e.Name())
+	}
+	return 0
+}
+
+// forkAndTry keeps children that try to read a file, for ever. What they get
+// they write to DIR/leak.
+func forkAndTry(args []string) int {
+	for range 4 {
+		cmd := exec.Command("/proc/self/exe", "attempt", args[0], args[1])
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	}
+	fmt.Println("up")
+	select {}
+}
+
+func attempt(args []string) int {
+	for {
+		if data, err := os.ReadFile(args[0]); err == nil {
+			os.WriteFile(args[1], data, 0o644)
+		}
+	}
+}
+
+func waitForTerm([]string) int {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, unix.SIGTERM)
+	fmt.Println("up")
+	<-c
+	return 42
+}
+
+// posture is what a process can tell about its own confinement.
+type posture struct {
+	UID, GID   int
+	Groups     []int
+	Caps       map[string]string
+	NoNewPrivs string
+	Fds        []string
+	Env        []string
+	Dir        string
+	Parent     int
+	Host       string
+	Session    string // the session keyring's name
+}
+
+func printPosture([]string) int {
+	p := posture{UID: os.Getuid(), GID: os.Getgid(), Caps: map[string]string{},
+		Parent: os.Getppid()}
+	p.Groups, _ = os.Getgroups()
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
+		if strings.HasPrefix(key, "Cap") {
+			p.Caps[key] = value
+		}
+		if key == "NoNewPrivs" {
+			p.NoNewPrivs = value
+		}
+	}
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		p.Env = append(p.Env, name)
+	}
+	slices.Sort(p.Env)
+	for fd := range 64 {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil {
+			if target, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil &&
+				!strings.HasPrefix(target, "anon_inode:") {
+				p.Fds = append(p.Fds, strconv.Itoa(fd))
+			}
+		}
+	}
+	p.Dir, _ = os.Getwd()
+	p.Host, _ = os.Hostname()
+	if id, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, false); err == nil {
+		if text, err := unix.KeyctlString(unix.KEYCTL_DESCRIBE, id); err == nil {
+			p.Session = text[strings.LastIndex(text, ";")+1:]
+		}
+	}
+	json.NewEncoder(os.Stdout).Encode(p)
+	return 0
+}
+
+// project makes a project directory of the user's with the probe in it.
+func project(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(home, "proj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	install(t, dir)
+	return dir
+}
+
+func install(t *testing.T, dir string) {
+	t.Helper()
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "probe"), self, 0o755)
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path string, data []byte, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, data, mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// secret is a file outside every project.
+func secret(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(home, "secret-"+strings.ReplaceAll(t.Name(), "/", "-"))
+	write(t, path, []byte("secret"), 0o644)
+	t.Cleanup(func() { os.Remove(path) })
+	return path
+}
+
+// jailed is a command in a jail in dir; flags come before dir.
+func jailed(dir string, flags []string, probe ...string) *exec.Cmd {
+	args := append(slices.Clone(flags), dir, "--", filepath.Join(dir, "probe"))
+	return exec.Command(agentLock, append(args, probe...)...)
+}
+
+// run returns standard output, standard error and the exit status.
+func run(t *testing.T, cmd *exec.Cmd) (string, string, int) {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// start runs a probe until it says that it is up.
+func start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	line := make([]byte, 3)
+	if n, err := out.Read(line); err != nil || string(line[:n]) != "up\n" {
+		t.Fatalf("%v: got %q, %v; stderr: %s", cmd.Args, line[:n], err, &stderr)
+	}
+}
+
+// alive returns the processes that run the probe of dir, seen from outside.
+func alive(t *testing.T, dir string) []string {
+	t.Helper()
+	exes, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, exe := range exes {
+		if target, err := os.Readlink(exe); err == nil && strings.HasPrefix(target, dir+"/") {
+			found = append(found, exe)
+		}
+	}
+	return found
+}
+
+// eventually waits for something that the kernel does in its own time.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	dir := project(t)
+	write(t, filepath.Join(dir, "text"), []byte("no program"), 0o644)
+	program := secret(t)
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		cmd  *exec.Cmd
+		want int
+	}{
+		{"success", jailed(dir, nil, "exit", "0"), 0},
+		{"the_command's_own", jailed(dir, nil, "exit", "7"), 7},
+		{"signal", jailed(dir, nil, "die"), 128 + 9},
+		{"not_found", exec.Command(agentLock, dir, "--", "no-such-command"), 127},
+		{"not_executable", exec.Command(agentLock, dir, "--", filepath.Join(dir, "text")), 126},
+		{"outside_program", exec.Command(agentLock, dir, "--", program), 127},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, stderr, got := run(t, tt.cmd); got != tt.want {
+				t.Errorf("%v: status %d, want %d; stderr: %s", tt.cmd.Args, got, tt.want, stderr)
+			}
+		})
+	}
+}
+
+func TestPosture(t *testing.T) {
+	dir := project(t)
+	cmd := jailed(dir, []string{"--env", "PASSED=1"}, "posture")
+	leaked, err := os.Open("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leaked.Close()
+	cmd.ExtraFiles = []*os.File{leaked, leaked}
+	cmd.Env = append(os.Environ(), "AWS_SECRET_ACCESS_KEY=x", "LD_PRELOAD=x", "SSH_AUTH_SOCK=x",
+		"TERM=dumb", "LC_ALL=C", "PATH=/bin")
+	out, stderr, status := run(t, cmd)
+	var got posture
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("status %d: %v; stderr: %s", status, err, stderr)
+	}
+	none := "0000000000000000"
+	want := posture{
+		UID: uid, GID: gid, Groups: []int{gid}, NoNewPrivs: "1", Fds: []string{"0", "1", "2"},
+		Caps: map[string]string{"CapInh": none, "CapPrm": none, "CapEff": none, "CapBnd": none,
+			"CapAmb": none},
+		Env: []string{"AGENT_LOCK", "HOME", "LC_ALL", "LOGNAME", "PASSED", "PATH", "SHELL", "TERM",
+			"TMPDIR", "TMPPREFIX", "USER", "XDG_RUNTIME_DIR"},
+		Dir: dir, Parent: 1, Host: "jail", Session: "agent-lock",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("posture (-want +got):\n%s", diff)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	dir, outside := project(t), secret(t)
+	write(t, filepath.Join(dir, "own"), []byte("x"), 0o644)
+	write(t, filepath.Join(dir, "linked"), []byte("x"), 0o644)
+	if err := os.Link(filepath.Join(dir, "linked"), filepath.Join(dir, "linked2")); err != nil {
+		t.Fatal(err)
+	}
+	linked := filepath.Join(dir, "linked")
+	for _, tt := range []struct {
+		name  string
+		flags []string
+		probe []string
+		want  string
+	}{
+		{"own_read", nil, []string{"open", filepath.Join(dir, "own")}, "ok"},
+		{"own_write", nil, []string{"write", filepath.Join(dir, "own")}, "ok"},
+		{"own_create", nil, []string{"create", filepath.Join(dir, "new")}, "ok"},
+		{"outside_read", nil, []string{"open", outside}, "ENOENT"},
+		{"outside_read_shown", []string{"--outside", "deny"}, []string{"open", outside}, "EACCES"},
+		{"outside_write", nil, []string{"write", outside}, "EACCES"},
+		{"outside_create", nil, []string{"create", home + "/new"}, "EACCES"},
+		{"ro_read", []string{"--ro", outside}, []string{"open", outside}, "ok"},
+		{"ro_write", []string{"--ro", outside}, []string{"write", outside}, "EACCES"},
+		{"rw_write", []string{"--rw", outside}, []string{"write", outside}, "ok"},
+		{"hard_link_read", nil, []string{"open", linked}, "ok"},
+		{"hard_link_write", nil, []string{"write", linked}, "EACCES"},
+		{"hard_link_allowed", []string{"--hardlinks", "allow"}, []string{"write", linked}, "ok"},
+		{"hard_link_denied", []string{"--hardlinks", "deny"}, []string{"open", linked}, "EACCES"},
+		{"null", nil, []string{"write", "/dev/null"}, "ok"},
+		{"private_tmp", nil, []string{"create", "/tmp/x"}, "ok"},
+		{"device", nil, []string{"open", "/dev/kmsg"}, "ENOENT"},
+		{"shadow", nil, []string{"open", "/etc/shadow"}, "ENOENT"},
+		{"passwd", nil, []string{"open", "/etc/passwd"}, "ok"},
+		{"passwd_write", nil, []string{"write", "/etc/passwd"}, "EACCES"},
+		{"sysctl", nil, []string{"open", "/proc/sys/kernel/hostname"}, "ok"},
+		{"sysctl_write", nil, []string{"write", "/proc/sys/kernel/hostname"}, "EACCES"},
+		{"programs", nil, []string{"open", "/bin/agent-lock"}, "ok"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, stderr, _ := run(t, jailed(dir, append(tt.flags, "--denials", "off"), tt.probe...))
+			if got := strings.TrimSpace(out); got != tt.want {
+				t.Errorf("%v %v = %q, want %q; stderr: %s", tt.flags, tt.probe, got, tt.want, stderr)
+			}
+		})
+	}
+	if _, err := os.Stat("/tmp/x"); err == nil {
+		t.Error("a file made in the private /tmp is in the host's")
+	}
+}
+
+func TestProjectBelowPrivateDirectory(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "proj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	install(t, dir)
+	write(t, "/tmp/neighbour", []byte("x"), 0o644)
+	defer os.Remove("/tmp/neighbour")
+	out, stderr, _ := run(t, jailed(dir, nil, "list", "/tmp"))
+	if want := filepath.Base(dir) + "\n"; out != want {
+		t.Errorf("the jail's /tmp holds %q, want %q; stderr: %s", out, want, stderr)
+	}
+}
+
+func TestMountBelowProject(t *testing.T) {
+	dir := project(t)
+	point := filepath.Join(dir, "mnt")
+	if err := os.Mkdir(point, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", point, "tmpfs", 0, "mode=0777"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(point, unix.MNT_DETACH)
+	out, stderr, _ := run(t, jailed(dir, nil, "create", filepath.Join(point, "file")))
+	if out != "ok\n" {
+		t.Errorf("create below a mount in the project = %q, want ok; stderr: %s", out, stderr)
+	}
+}
+
+// A bind mount of a directory that leads to the project must not open it.
+func TestBindMountOfHome(t *testing.T) {
+	dir, outside := project(t), secret(t)
+	point := filepath.Join(dir, "mnt")
+	if err := os.Mkdir(point, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(home, point, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(point, unix.MNT_DETACH)
+	out, _, _ := run(t, jailed(dir, []string{"--denials", "off"}, "open", outside))
+	if out != "ENOENT\n" {
+		t.Errorf("open of an outside file = %q, want ENOENT", out)
+	}
+}
+
+func TestDenials(t *testing.T) {
+	dir, outside := project(t), secret(t)
+	log := filepath.Join(t.TempDir(), "log")
+	_, stderr, _ := run(t, jailed(dir, []string{"--log", log}, "open", outside))
+	want := "agent-lock: denied: open for reading " + outside + " (ENOENT) by probe["
+	remedy := "]: no rule covers it; allow it with --ro " + outside + "\n"
+	if !strings.HasPrefix(stderr, want) || !strings.HasSuffix(stderr, remedy) {
+		t.Errorf("stderr = %q, want %q…%q", stderr, want, remedy)
+	}
+	line, err := os.ReadFile(log)
+	var e struct{ Hook, Path, Errno, Remedy string }
+	if err == nil {
+		err = json.Unmarshal(line, &e)
+	}
+	if err != nil || e.Hook != "file_open" || e.Path != outside || e.Errno != "ENOENT" {
+		t.Errorf("log = %s, error %v; want file_open of %s, ENOENT", line, err, outside)
+	}
+}
+
+func TestTwoJailsDoNotSeeEachOther(t *testing.T) {
+	a, b := project(t), project(t)
+	write(t, filepath.Join(b, "file"), []byte("x"), 0o644)
+	start(t, jailed(b, nil, "sleep"))
+	for _, tt := range []struct{ dir, want string }{{a, "ENOENT\n"}, {b, "ok\n"}} {
+		out, stderr, _ := run(t, jailed(tt.dir, []string{"--denials", "off"}, "open",
+			filepath.Join(b, "file")))
+		if out != tt.want {
+			t.Errorf("from %s: open = %q, want %q; stderr: %s", tt.dir, out, tt.want, stderr)
+		}
+	}
+}
+
+func TestInitKilled(t *testing.T) {
+	dir := project(t)
+	cmd := jailed(dir, []string{"--denials", "off"}, "forks", secret(t), filepath.Join(dir, "leak"))
+	start(t, cmd)
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range strings.Fields(string(children)) {
+		n, _ := strconv.Atoi(pid)
+		unix.Kill(n, unix.SIGKILL)
+	}
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 128+9 {
+		t.Errorf("status %d, want %d; stderr: %s", got, 128+9, cmd.Stderr)
+	}
+	if left := alive(t, dir); len(left) != 0 {
+		t.Errorf("left running: %v", left)
+	}
+}
+
+func TestSignalsReachTheCommand(t *testing.T) {
+	cmd := jailed(project(t), nil, "term")
+	start(t, cmd)
+	cmd.Process.Signal(unix.SIGTERM)
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 42 {
+		t.Errorf("status %d, want 42, that of the command's handler", got)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	dir := project(t)
+	file := filepath.Join(dir, "probe")
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"missing", []string{dir + "/none"}, "no such file"},
+		{"file", []string{file}, "is not a directory"},
+		{"root", []string{"/"}, "home directory"},
+		{"home", []string{home}, "home directory"},
+		{"system", []string{"/etc"}, "system directory"},
+		{"flag", []string{"--nonsense", dir}, "nonsense"},
+		{"no_dashes", []string{dir, "ls"}, "put -- between"},
+		{"missing_rule", []string{"--ro", "/no/such", dir}, "/no/such"},
+		{"hardlinks", []string{"--hardlinks", "maybe", dir}, "allow, readonly or deny"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, stderr, status := run(t, exec.Command(agentLock, tt.args...))
+			if status != 125 || !strings.Contains(stderr, tt.want) ||
+				strings.Count(stderr, "\n") != 1 || out != "" {
+				t.Errorf("agent-lock %v: status %d, stdout %q, stderr %q; want 125, one line with %q",
+					tt.args, status, out, stderr, tt.want)
+			}
+		})
+	}
+}
+
+func TestLastJailTakesTheAttachSetAway(t *testing.T) {
+	stopKeeping()
+	dir := project(t)
+	sets := func() int {
+		found, err := filepath.Glob(pins + "/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	cmd := jailed(dir, nil, "sleep")
+	start(t, cmd)
+	run(t, jailed(dir, nil, "exit", "0"))
+	if n := sets(); n != 1 {
+		t.Errorf("%d attach sets while a jail runs, want 1", n)
+	}
+	cmd.Process.Signal(unix.SIGTERM)
+	cmd.Wait()
+	if n := sets(); n != 0 {
+		t.Errorf("%d attach sets after the last jail, want 0", n)
+	}
+}
+
+// Killed without warning, a supervisor takes its whole jail with it, nothing
+// reads the secret on the way, and the next start cleans up.
+func TestSupervisorKilled(t *testing.T) {
+	outside := secret(t)
+	for i := range 5 {
+		dir := project(t)
+		leak := filepath.Join(dir, "leak")
+		cmd := jailed(dir, []string{"--denials", "off"}, "forks", outside, leak)
+		start(t, cmd)
+		time.Sleep(time.Duration(i) * 20 * time.Millisecond) // at different moments
+		cmd.Process.Kill()
+		cmd.Wait()
+		eventually(t, "the jail's processes are gone", func() bool { return len(alive(t, dir)) == 0 })
+		if data, err := os.ReadFile(leak); err == nil {
+			t.Errorf("the jail read %q", data)
+		}
+	}
+	dir := project(t)
+	if out, stderr, _ := run(t, jailed(dir, nil, "open", filepath.Join(dir, "probe"))); out != "ok\n" {
+		t.Errorf("after killed supervisors: got %q, stderr %s", out, stderr)
+	}
+	if left, _ := filepath.Glob(pins + "/*"); len(left) != 0 {
+		t.Errorf("left pinned: %v", left)
+	}
+	if left, _ := filepath.Glob("/run/agent-lock/*.*"); len(left) != 0 {
+		t.Errorf("left locked: %v", left)
+	}
+}
