@@ -56,6 +56,7 @@ type setup struct {
 	Env     []string
 	User    User
 	Keep    []string // paths below private directories that stay visible
+	Mutant  bool     // hooks are left out: the command need not find the jail in force
 }
 
 // Run builds the jail, runs the command in it and returns its exit status:
@@ -126,6 +127,7 @@ func startInit(cfg Config) (*pid1, error) {
 	s := setup{
 		Dir: startDir(cfg.Policy.Project), Command: cfg.Command, User: cfg.User,
 		Env: environment(os.Environ(), cfg.User, cfg.Policy.Env), Keep: keep(cfg.Policy),
+		Mutant: len(cfg.Drop) > 0,
 	}
 	if len(s.Command) == 0 {
 		s.Command = []string{cfg.User.Shell}

@@ -41,6 +41,7 @@ func verbs() []verb {
 		{jail.InitVerb, "", func(stdio, []string) int { return jail.Init() }},
 		{jail.ExecVerb, "", func(stdio, []string) int { return jail.Exec() }},
 		{"guest-load", "", guestLoad},
+		{"guest-demo", "", guestDemo},
 		{"guest-bench", "", guestBench},
 		{"bench-worker", "", benchWorker},
 	}
@@ -70,7 +71,11 @@ func (s stdio) errorf(format string, args ...any) int {
 }
 
 func main() {
-	os.Exit(dispatch(stdio{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
+	std := stdio{os.Stdin, os.Stdout, os.Stderr}
+	if status, ok := applet(std, os.Args); ok {
+		os.Exit(status)
+	}
+	os.Exit(dispatch(std, os.Args[1:]))
 }
 
 // dispatch runs the verb that args start with, else the jail. A directory with
