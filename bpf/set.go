@@ -91,6 +91,11 @@ func attach(dir string, opts SetOptions) error {
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
 		Cache: btf.NewCache(),
 	})
+	if errors.Is(err, unix.EPERM) {
+		return errors.New("load BPF programs: the kernel refuses them even to root, as in a " +
+			"container or under lockdown; a guest shows the jail: " +
+			"agent-lock vmtest --kernels 6.12 --demo")
+	}
 	if err != nil {
 		return fmt.Errorf("load BPF programs: %w", err)
 	}
