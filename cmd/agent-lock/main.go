@@ -40,6 +40,8 @@ func verbs() []verb {
 		{"help", "print this text", func(std stdio, _ []string) int { return help(std.out) }},
 		{jail.InitVerb, "", func(stdio, []string) int { return jail.Init() }},
 		{jail.ExecVerb, "", func(stdio, []string) int { return jail.Exec() }},
+		{"adversary", "attack the jail, or any other", runAdversary},
+		{"attacker", "", runAttacker},
 		{"guest-load", "", guestLoad},
 		{"guest-demo", "", guestDemo},
 		{"guest-bench", "", guestBench},

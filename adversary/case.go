@@ -1,0 +1,83 @@
+package adversary
+
+import (
+	"regexp"
+	"slices"
+)
+
+// A Case is one attack on a jail, with everything that is needed to tell
+// whether it succeeded.
+type Case struct {
+	// Name is unique, in lower_snake, and begins with a word for the family.
+	Name string
+	// Family groups cases in tables and in docs/adversary.md.
+	Family string
+	// Source names the public report or the class of reports the attack is
+	// taken from: a row of the attack catalogue ("D03"), then public ids.
+	Source string
+	// What says in a few words what the attacker does.
+	What string
+	// Hooks are the LSM hooks of which any one is expected to stop the attack.
+	// They inform a mutation test and the documentation; no verdict uses them.
+	Hooks []string
+	// Setup prepares the outside. It runs as the user, once for the control
+	// and once for the jail. Nil: the canary file that every scene has is enough.
+	Setup func(*Scene) error
+	// Attack runs in a process of its own, unjailed and then jailed. It returns
+	// what it got hold of and the error of the call that stopped it.
+	Attack func(*Target) ([]byte, error)
+	// Meanwhile runs outside, as the user, when Attack calls [Target.Sync]; pid
+	// is the process that called it, as seen from outside.
+	Meanwhile func(s *Scene, pid int) error
+	// Judge looks, outside, for proof that the attack succeeded and returns it
+	// in words, or "" when there is none.
+	Judge func(*Scene) string
+}
+
+// A Target is what an attacker is told: where things are, never what they hold.
+type Target struct {
+	Case    string            `json:"case"`
+	Project string            `json:"project"` // the directory that the jail allows
+	Work    string            `json:"work"`    // fresh directory in it, for this attempt
+	Outside string            `json:"outside"` // fresh directory outside
+	Secret  string            `json:"secret"`  // file in Outside that holds the canary
+	PID     int               `json:"pid,omitempty"`
+	Args    map[string]string `json:"args,omitempty"` // what else Setup wants to tell
+}
+
+// Families lists the families in the order of the table.
+func Families() []string {
+	var names []string
+	for _, c := range Cases() {
+		if !slices.Contains(names, c.Family) {
+			names = append(names, c.Family)
+		}
+	}
+	return names
+}
+
+// Cases returns every case, grouped by family.
+func Cases() []Case {
+	return slices.Concat(
+		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, metadata,
+		watching, descriptors, sockets, namespaces, terminal, processes, lifecycle,
+	)
+}
+
+// Select returns the cases whose name matches re. A nil re selects all.
+func Select(re *regexp.Regexp) []Case {
+	all := Cases()
+	if re == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(c Case) bool { return !re.MatchString(c.Name) })
+}
+
+func findCase(name string) (Case, bool) {
+	all := Cases()
+	i := slices.IndexFunc(all, func(c Case) bool { return c.Name == name })
+	if i < 0 {
+		return Case{}, false
+	}
+	return all[i], true
+}

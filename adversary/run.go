@@ -1,0 +1,266 @@
+package adversary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/agent-lock/agent-lock/report"
+)
+
+// Options say what is attacked and how.
+type Options struct {
+	Jail  Jail
+	User  User   // whose files are at stake; see InvokingUser
+	Cases []Case // see Select
+	// Program is the executable that has the attacker's verb; it is copied into
+	// the project. Empty: this program.
+	Program string
+	// Progress, if not nil, is called with each result as it is there.
+	Progress func(report.Result)
+}
+
+// maxStarts bounds how often the jail is started anew after it died.
+const maxStarts = 3
+
+// runner is the state of one run.
+type runner struct {
+	ctx    context.Context
+	opt    Options
+	arena  *arena
+	victim *victim
+	free   *session // unjailed
+	jailed *session
+	starts int
+}
+
+// Run attacks the jail with every case and returns one result each, in order.
+// An error means that the suite could not run; the results so far come with it.
+// Everything that Run made is gone when it returns.
+func Run(ctx context.Context, opt Options) ([]report.Result, error) {
+	if len(opt.Cases) == 0 {
+		return nil, errors.New("no case is selected")
+	}
+	if opt.Program == "" {
+		program, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find our own program: %w", err)
+		}
+		opt.Program = program
+	}
+	r := &runner{ctx: ctx, opt: opt}
+	defer r.close()
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	results := r.expected()
+	for i, c := range opt.Cases {
+		if err := ctx.Err(); err != nil {
+			return results, fmt.Errorf("stop before case %s: %w", c.Name, context.Cause(ctx))
+		}
+		r.run(c, &results[i])
+		if opt.Progress != nil {
+			opt.Progress(results[i])
+		}
+	}
+	return results, nil
+}
+
+// expected returns the results with which a run starts: all broken.
+func (r *runner) expected() []report.Result {
+	var results []report.Result
+	for _, c := range r.opt.Cases {
+		results = append(results, report.Result{Kind: report.Case, Name: c.Name, Family: c.Family,
+			Jail: r.opt.Jail.Name, Outcome: report.Broken, Detail: "not run"})
+	}
+	return results
+}
+
+// open makes the arena, starts both sessions and checks that the jail lets its
+// command work.
+func (r *runner) open() error {
+	var err error
+	if r.arena, err = newArena(r.opt.User, r.opt.Program); err != nil {
+		return err
+	}
+	if r.victim, err = newVictim(r.arena, r.arena.outside); err != nil {
+		return err
+	}
+	free := Jail{Name: "control", AsUser: true} // the attacker itself is the command
+	if r.free, err = startSession(r.ctx, r.arena, free, "c"); err != nil {
+		return fmt.Errorf("start the control: %w", err)
+	}
+	if err := r.check(r.free); err != nil {
+		return fmt.Errorf("the control does not work: %w", err)
+	}
+	return r.startJail()
+}
+
+func (r *runner) startJail() error {
+	r.starts++
+	if r.starts > maxStarts {
+		return fmt.Errorf("the jail died %d times", maxStarts)
+	}
+	var err error
+	if r.jailed, err = startSession(r.ctx, r.arena, r.opt.Jail, "j"); err != nil {
+		return fmt.Errorf("start the jail %s: %w", r.opt.Jail.Name, err)
+	}
+	if err := r.check(r.jailed); err != nil {
+		return fmt.Errorf("the jail does not let the attacker work in the project: %w", err)
+	}
+	return nil
+}
+
+// check runs the works case, which is not an attack.
+func (r *runner) check(s *session) error {
+	return r.attempt(Case{Name: worksCase, Setup: givePrograms}, s, func(_ *Scene, rep *reply) error {
+		if rep.Err != "" {
+			return errors.New(rep.Err)
+		}
+		return nil
+	})
+}
+
+// givePrograms tells the attacker of a directory that any command must see.
+func givePrograms(s *Scene) error {
+	for _, dir := range []string{"/usr/bin", "/bin"} {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+			s.Arg("programs", dir)
+			return nil
+		}
+	}
+	return errors.New("neither /usr/bin nor /bin holds anything")
+}
+
+// attempt sets a scene, lets the attacker of the session act in it and hands
+// the outcome to judge, all as the user.
+func (r *runner) attempt(c Case, s *session, judge func(*Scene, *reply) error) error {
+	var sc *Scene
+	defer func() {
+		if sc != nil {
+			sc.close()
+		}
+	}()
+	err := r.arena.user.do(func() error {
+		var err error
+		sc, err = newScene(r.arena, s, c.Name)
+		sc.shared = r.victim
+		if err == nil && c.Setup != nil {
+			err = c.Setup(sc)
+		}
+		sc.before = snapshot(sc.roots)
+		return err
+	})
+	if err != nil {
+		return &setupError{err}
+	}
+	rep, err := s.call(&sc.Target, sc.pass, func(pid int) error {
+		if c.Meanwhile == nil {
+			return nil
+		}
+		return r.arena.user.do(func() error { return c.Meanwhile(sc, pid) })
+	})
+	if err != nil {
+		return err
+	}
+	if rep.Unmade != "" {
+		return errors.New(rep.Unmade)
+	}
+	sc.Loot = rep.Loot
+	return r.arena.user.do(func() error { return judge(sc, rep) })
+}
+
+// A setupError says that the outside could not be prepared.
+type setupError struct{ err error }
+
+func (e *setupError) Error() string { return e.err.Error() }
+func (e *setupError) Unwrap() error { return e.err }
+
+// run runs one case, control first, and fills in its result.
+func (r *runner) run(c Case, res *report.Result) {
+	if res.Outcome, res.Detail = r.control(c); res.Outcome != report.OK {
+		return
+	}
+	res.Outcome = report.Broken
+	if r.jailed.dead != nil {
+		if err := r.startJail(); err != nil {
+			res.Detail = err.Error()
+			return
+		}
+	}
+	err := r.attempt(c, r.jailed, func(sc *Scene, rep *reply) error {
+		r.verdict(c, sc, rep, res)
+		return nil
+	})
+	if err != nil {
+		res.Outcome, res.Detail = report.Broken, err.Error()
+	}
+}
+
+// control makes the attack without a jail. It returns OK if it leaked, as it
+// must; Skipped, with the reason, if this machine does not let it; and Broken if
+// the attack itself is at fault.
+func (r *runner) control(c Case) (report.Outcome, string) {
+	if r.free.dead != nil {
+		return report.Broken, "control: " + r.free.dead.Error()
+	}
+	outcome, reason := report.OK, ""
+	err := r.attempt(c, r.free, func(sc *Scene, rep *reply) error {
+		switch {
+		case c.Judge(sc) != "":
+		case rep.Err != "":
+			outcome, reason = report.Skipped, "control: "+rep.Err
+		default:
+			outcome, reason = report.Broken, "control: no error and no effect outside"
+		}
+		return nil
+	})
+	var setup *setupError
+	if errors.As(err, &setup) {
+		return report.Skipped, "setup: " + err.Error()
+	}
+	if err != nil {
+		return report.Broken, "control: " + err.Error()
+	}
+	return outcome, reason
+}
+
+// verdict decides on what the jailed attack did.
+func (r *runner) verdict(c Case, sc *Scene, rep *reply, res *report.Result) {
+	res.Errno, res.Millis = rep.Errno, rep.Millis
+	proof := c.Judge(sc)
+	reason, known := r.opt.Jail.Known[c.Name]
+	switch {
+	case proof != "" && known:
+		res.Outcome, res.Detail = report.Known, reason
+	case proof != "":
+		res.Outcome, res.Detail = report.Leaked, proof
+	case rep.Skip != "":
+		res.Outcome, res.Detail = report.Skipped, rep.Skip
+	default:
+		res.Outcome, res.Detail = report.Denied, rep.Err
+		if rep.Err == "" {
+			res.Detail = "no effect outside"
+		}
+	}
+}
+
+// close ends and removes everything.
+func (r *runner) close() {
+	for _, s := range slices.DeleteFunc([]*session{r.jailed, r.free}, func(s *session) bool {
+		return s == nil
+	}) {
+		s.close()
+		if s.tty != nil {
+			s.tty.close()
+		}
+	}
+	if r.victim != nil {
+		r.victim.close()
+	}
+	if r.arena != nil {
+		r.arena.remove()
+	}
+}

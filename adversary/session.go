@@ -1,0 +1,268 @@
+package adversary
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// startTimeout bounds the start of a jail, replyTimeout an answer of the process
+// inside. Both are generous since an emulated machine may be 20 times slower.
+const (
+	startTimeout = 60 * time.Second
+	replyTimeout = caseTimeout + 10*time.Second
+)
+
+// A session is one start of a jail (or of none, for the controls) and the
+// conversation with the attacker in it.
+type session struct {
+	label  string            // j: jailed, c: control
+	tokens map[string]string // canaries planted at the start, by place
+	pid    int               // of the attacker inside, as seen from here
+	tty    *terminalPair     // its controlling terminal; nil: none could be made
+	ttyErr error             // why
+	dead   error             // why no more cases can run in it
+
+	attempts int // scenes set so far
+
+	cmd  *exec.Cmd
+	conn *net.UnixConn
+	gone chan struct{} // closed when the jail has ended
+}
+
+// strippedVariables are set, each to a canary, in the environment that the jail
+// is started in.
+var strippedVariables = []string{
+	"AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "LD_LIBRARY_PATH",
+	"GIT_SSH_COMMAND", "DBUS_SESSION_BUS_ADDRESS",
+}
+
+// Where descriptors of the runner are left open for the jail: a file, a
+// directory and an O_PATH directory low, the file again high. The standard
+// streams end at 2.
+var inheritedAt = map[int]string{3: "file", 4: "dir", 9: "path", 1023: "file"}
+
+// startSession starts the jail, or with the jail {env} the control.
+func startSession(ctx context.Context, a *arena, j Jail, label string) (*session, error) {
+	s := &session{label: label, tokens: map[string]string{}, gone: make(chan struct{})}
+	argv := j.argv(a.project, a.attacker, attackerVerb)
+	s.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
+	s.cmd.Dir = a.project
+	s.cmd.Env = s.environment(a.user, j)
+	s.cmd.WaitDelay = time.Second
+	ours, theirs, err := controlSocket()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	s.conn = ours
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, os.Stderr
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if j.AsUser {
+		s.cmd.SysProcAttr.Credential = a.user.credential()
+	}
+	if s.tty, s.ttyErr = newTerminalPair(a.user); s.ttyErr == nil {
+		s.cmd.Stderr = s.tty.slave
+		s.cmd.SysProcAttr.Setctty = true
+		s.cmd.SysProcAttr.Ctty = 2
+	}
+	if err := s.inherit(a); err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("plant descriptors: %w", err)
+	}
+	err = s.cmd.Start()
+	for _, f := range s.cmd.ExtraFiles {
+		f.Close() // nil receivers are fine
+	}
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	go func() {
+		_ = s.cmd.Wait()
+		close(s.gone)
+	}()
+	return s, s.hello()
+}
+
+// hello waits for the attacker's first message.
+func (s *session) hello() error {
+	m, pid, err := s.receive(startTimeout)
+	if err == nil && m.Kind != "hello" {
+		err = fmt.Errorf("got message %q, want hello", m.Kind)
+	}
+	if err != nil {
+		s.close()
+		said := strings.TrimSpace(s.tty.output())
+		if said != "" {
+			return fmt.Errorf("no attacker came up inside: %w; it said: %s", err, said)
+		}
+		return fmt.Errorf("no attacker came up inside: %w", err)
+	}
+	s.pid = pid
+	return nil
+}
+
+// environment is the environment that the jail is started in.
+func (s *session) environment(u User, j Jail) []string {
+	env := u.environment()
+	if u.foreign() && !j.AsUser {
+		env = append(env, "SUDO_UID="+strconv.Itoa(u.UID), "SUDO_GID="+strconv.Itoa(u.GID),
+			"SUDO_USER="+u.Name)
+	}
+	for _, name := range strippedVariables {
+		s.tokens[name] = canary()
+		env = append(env, name+"="+s.tokens[name])
+	}
+	return env
+}
+
+// inherit plants a file and leaves descriptors to it open in the jail's start.
+func (s *session) inherit(a *arena) error {
+	dir := filepath.Join(a.outside, "inherited-"+s.label)
+	token := canary()
+	s.tokens["inherited descriptor"] = token
+	return a.user.do(func() error {
+		err := os.MkdirAll(dir, 0o700)
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(dir, "secret")
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+			return err
+		}
+		for fd, what := range inheritedAt {
+			path, flags := dir, unix.O_DIRECTORY
+			switch what {
+			case "file":
+				path, flags = file, unix.O_RDONLY
+			case "path":
+				flags = unix.O_PATH
+			}
+			n, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			for len(s.cmd.ExtraFiles) <= fd-3 {
+				s.cmd.ExtraFiles = append(s.cmd.ExtraFiles, nil)
+			}
+			s.cmd.ExtraFiles[fd-3] = os.NewFile(uintptr(n), path)
+		}
+		return nil
+	})
+}
+
+// controlSocket makes the pair that carries requests and replies. It keeps
+// packets apart, carries descriptors and tells the sender's process id.
+func controlSocket() (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make control socket: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
+	defer ours.Close() // FileConn duplicates it
+	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("make control socket: %w", err)
+	}
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("make control socket: %w", err)
+	}
+	return conn.(*net.UnixConn), theirs, nil
+}
+
+// call lets the attacker inside run one case and returns its reply. onSync is
+// called, with the process id of the caller, each time the attack asks for it.
+func (s *session) call(t *Target, pass []int, onSync func(pid int) error) (*reply, error) {
+	if err := s.send(message{Kind: "case", Target: t}); err != nil {
+		return nil, err
+	}
+	if len(pass) > 0 {
+		_, _, err := s.conn.WriteMsgUnix([]byte("{}\n"), unix.UnixRights(pass...), nil)
+		if err != nil {
+			return nil, fmt.Errorf("pass descriptors: %w", err)
+		}
+	}
+	for {
+		m, pid, err := s.receive(replyTimeout)
+		if err != nil {
+			s.dead = fmt.Errorf("the attacker inside does not answer: %w", err)
+			s.close()
+			return nil, s.dead
+		}
+		switch {
+		case m.Kind == "reply" && m.Reply != nil:
+			return m.Reply, nil
+		case m.Kind == "sync":
+			if err := onSync(pid); err != nil {
+				return nil, err
+			}
+			if err := s.send(message{Kind: "go"}); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func (s *session) send(m message) error {
+	line, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = s.conn.Write(append(line, '\n'))
+	return err
+}
+
+// receive reads one message and the process id of its sender.
+func (s *session) receive(limit time.Duration) (message, int, error) {
+	var m message
+	buf := make([]byte, 2*maxLoot)
+	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	if err := s.conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return m, 0, err
+	}
+	n, oobn, _, _, err := s.conn.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return m, 0, err
+	}
+	if n == 0 {
+		return m, 0, errors.New("it ended")
+	}
+	if err := json.Unmarshal(buf[:n], &m); err != nil {
+		return m, 0, fmt.Errorf("read %.80q: %w", buf[:n], err)
+	}
+	controls, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(controls) != 1 {
+		return m, 0, nil
+	}
+	cred, err := unix.ParseUnixCredentials(&controls[0])
+	if err != nil {
+		return m, 0, nil
+	}
+	return m, int(cred.Pid), nil
+}
+
+// close ends the jail and waits for it.
+func (s *session) close() {
+	_ = s.send(message{Kind: "quit"})
+	s.conn.Close()
+	select {
+	case <-s.gone:
+	case <-time.After(2 * time.Second):
+		_ = unix.Kill(-s.cmd.Process.Pid, unix.SIGKILL)
+		<-s.gone
+	}
+}

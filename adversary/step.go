@@ -1,0 +1,92 @@
+package adversary
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A step is a part of an attack that needs a process of its own: a process is
+// started anew from our program, since Go cannot fork without exec. It does its
+// work and writes the loot to standard output.
+type step func(args []string) ([]byte, error)
+
+// steps is filled by a function: a variable could not name functions that start
+// steps themselves.
+func steps() map[string]step {
+	return map[string]step{
+		"read": func(args []string) ([]byte, error) { return read(args[0]) },
+	}
+}
+
+// runStep runs one step. The first byte of the output says how it went: '+'
+// and the loot, or the error number in decimal, a blank and the error text.
+func runStep(name string, args []string) error {
+	f, ok := steps()[name]
+	if !ok {
+		return fmt.Errorf("unknown step %q", name)
+	}
+	loot, err := f(args)
+	if err != nil {
+		var errno syscall.Errno
+		errors.As(err, &errno)
+		fmt.Printf("%d %v", int(errno), err)
+		return nil
+	}
+	_, err = os.Stdout.Write(append([]byte{'+'}, loot...))
+	return err
+}
+
+// start runs a step in a new process made as attr says, and waits for all that
+// holds its output to end rather than for the process: some are not our children.
+func start(program string, attr *syscall.SysProcAttr, args ...string) ([]byte, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, need(err)
+	}
+	defer r.Close()
+	argv := append([]string{program, attackerVerb, "step"}, args...)
+	pid, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{
+		Env:   os.Environ(),
+		Files: []uintptr{0, w.Fd(), 2},
+		Sys:   attr,
+	})
+	w.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	out, err := io.ReadAll(io.LimitReader(r, maxLoot))
+	if err != nil {
+		return nil, err
+	}
+	_, _ = unix.Wait4(pid, nil, 0, nil)
+	return parseStep(out)
+}
+
+func parseStep(out []byte) ([]byte, error) {
+	if len(out) > 0 && out[0] == '+' {
+		return out[1:], nil
+	}
+	var n int
+	if _, err := fmt.Sscanf(string(out), "%d ", &n); err != nil {
+		return nil, fmt.Errorf("the step ended without a report")
+	}
+	text := string(out)
+	if n == 0 {
+		return nil, errors.New(text)
+	}
+	return nil, stepError{text: text, errno: syscall.Errno(n)}
+}
+
+// A stepError is the error of a step, with its number.
+type stepError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e stepError) Error() string { return e.text }
+func (e stepError) Unwrap() error { return e.errno }

@@ -1,0 +1,99 @@
+package adversary
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A User is the person whose files are at stake: the canaries, the project and
+// the processes outside belong to them.
+type User struct {
+	UID, GID int
+	Name     string // for USER and LOGNAME
+	Home     string // the arena is made here, so it must be writable
+}
+
+// InvokingUser returns who called us: the user that sudo was called by, or else
+// the user that this process runs as.
+func InvokingUser() (User, error) {
+	u := User{UID: os.Getuid(), GID: os.Getgid(), Home: os.Getenv("HOME"), Name: os.Getenv("USER")}
+	if u.UID != 0 || os.Getenv("SUDO_UID") == "" {
+		if u.Home == "" {
+			return u, fmt.Errorf("find home directory of uid %d: HOME is not set", u.UID)
+		}
+		return u, nil
+	}
+	id := os.Getenv("SUDO_UID")
+	uid, err := strconv.Atoi(id)
+	if err != nil {
+		return u, fmt.Errorf("read SUDO_UID: %w", err)
+	}
+	gid, err := strconv.Atoi(os.Getenv("SUDO_GID"))
+	if err != nil {
+		return u, fmt.Errorf("read SUDO_GID: %w", err)
+	}
+	entry, err := user.LookupId(id)
+	if err != nil {
+		return u, fmt.Errorf("find home directory of SUDO_UID %s: %w", id, err)
+	}
+	return User{UID: uid, GID: gid, Name: entry.Username, Home: entry.HomeDir}, nil
+}
+
+// foreign reports whether this process acts for another user, which only root can.
+func (u User) foreign() bool { return os.Geteuid() == 0 && u.UID != 0 }
+
+// do runs f with the file system identity of the user, so that what f creates
+// belongs to the user and f can reach no more than the user can. The identity
+// is that of one thread, which ends with f; f must not hand file work to other
+// goroutines.
+func (u User) do(f func() error) error {
+	if !u.foreign() {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // not unlocked: the thread is of no more use to others
+		if err := u.assume(); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// assume sets the file system ids of the calling thread. The kernel drops the
+// file capabilities with them.
+func (u User) assume() error {
+	_, _ = unix.SetfsgidRetGid(u.GID)
+	_, _ = unix.SetfsuidRetUid(u.UID)
+	// setfsuid(2) reports no error: asking again tells what is in force.
+	if now, _ := unix.SetfsuidRetUid(u.UID); now != u.UID {
+		return fmt.Errorf("act as uid %d: file system uid is %d", u.UID, now)
+	}
+	return nil
+}
+
+// credential is what a child process of the runner starts with; nil: no change.
+func (u User) credential() *syscall.Credential {
+	if !u.foreign() {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
+}
+
+// environment is a plain environment of the user.
+func (u User) environment() []string {
+	path := os.Getenv("PATH")
+	if path == "" {
+		path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+	}
+	return []string{"PATH=" + path, "HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name,
+		"TERM=dumb"}
+}

@@ -1,0 +1,148 @@
+package adversary
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A victim is a process of the user outside the jail. Its canary is in its
+// environment, its command line, its memory, the name of a file it has mapped
+// and a file it has open.
+type victim struct {
+	pid    int
+	token  string
+	addr   uint64 // of the canary in memory
+	fd     int    // that the canary can be read from
+	nice   int
+	limits string
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	gone   chan struct{} // closed when it has ended
+}
+
+// victimReport is what a victim tells the runner.
+type victimReport struct {
+	Addr uint64 `json:"addr"`
+	FD   int    `json:"fd"`
+}
+
+// newVictim starts a victim whose working directory is dir. The file with the
+// mapped name is made in dir as well.
+func newVictim(a *arena, dir string) (*victim, error) {
+	v := &victim{token: canary(), gone: make(chan struct{})}
+	mapped := filepath.Join(dir, v.token)
+	err := a.user.do(func() error { return os.WriteFile(mapped, []byte(v.token), 0o600) })
+	if err != nil {
+		return nil, err
+	}
+	v.cmd = exec.Command(a.attacker, attackerVerb, "victim", mapped, "--password="+v.token)
+	v.cmd.Env = append(a.user.environment(), "PASSWORD="+v.token)
+	v.cmd.Dir = dir
+	v.cmd.Stderr = os.Stderr
+	v.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.user.credential(), Setpgid: true}
+	if v.stdin, err = v.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := v.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := v.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start victim: %w", err)
+	}
+	v.pid = v.cmd.Process.Pid
+	line, readErr := bufio.NewReader(out).ReadBytes('\n')
+	go func() {
+		_ = v.cmd.Wait()
+		close(v.gone)
+	}()
+	var r victimReport
+	if readErr != nil || json.Unmarshal(line, &r) != nil {
+		v.close()
+		return nil, fmt.Errorf("start victim: no report: %w", readErr)
+	}
+	v.addr, v.fd = r.Addr, r.FD
+	v.nice, _ = unix.Getpriority(unix.PRIO_PROCESS, v.pid)
+	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", v.pid))
+	v.limits = string(limits)
+	return v, nil
+}
+
+// dead reports whether the victim has ended, waiting for it up to the grace time.
+func (v *victim) dead(grace time.Duration) bool {
+	select {
+	case <-v.gone:
+		return true
+	case <-time.After(grace):
+		return false
+	}
+}
+
+func (v *victim) close() {
+	v.stdin.Close()
+	_ = v.cmd.Process.Kill()
+	<-v.gone
+}
+
+// beVictim is the victim's side. It keeps the canary in memory, reports where,
+// and lives until its standard input ends.
+func beVictim(mapped string) error {
+	f, err := os.Open(mapped)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	page, err := unix.Mmap(int(f.Fd()), 0, 64, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return fmt.Errorf("mmap %s: %w", mapped, err)
+	}
+	// Private anonymous memory, which no read of the file can stand for.
+	secret, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return fmt.Errorf("mmap: %w", err)
+	}
+	copy(secret, page)
+	addr := uint64(uintptr(unsafe.Pointer(&secret[0])))
+	if err := json.NewEncoder(os.Stdout).Encode(victimReport{addr, int(f.Fd())}); err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return nil
+}
+
+// Victim starts a victim for this scene alone, for attacks that change it, and
+// tells the attacker its process id.
+func (s *Scene) Victim() error {
+	v, err := newVictim(s.arena, s.Target.Outside)
+	if err != nil {
+		return err
+	}
+	s.victim = v
+	s.onClose(v.close)
+	s.tellVictim(v)
+	return nil
+}
+
+// SharedVictim tells the attacker of the victim that lives throughout the run.
+func (s *Scene) SharedVictim() error {
+	s.tellVictim(s.shared)
+	return nil
+}
+
+func (s *Scene) tellVictim(v *victim) {
+	s.Target.PID = v.pid
+	s.Arg("addr", fmt.Sprint(v.addr))
+	s.Arg("fd", fmt.Sprint(v.fd))
+	s.Arg("program", s.arena.attacker)
+}

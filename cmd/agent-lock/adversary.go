@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/agent-lock/agent-lock/adversary"
+	"github.com/agent-lock/agent-lock/report"
+)
+
+// maxLeaks caps the exit status: 256 leaks must not read as success, and the
+// statuses above are taken.
+const maxLeaks = 100
+
+const adversaryUsage = `usage: agent-lock adversary [flags]
+
+Attacks a jail and decides from outside whether it leaked. Each attack is first
+made without the jail, where it has to succeed, or it proves nothing and is skipped.
+
+  --list          print the name, family and source of each case and stop
+  --run REGEXP    only the cases whose name matches
+  --against CMD   attack CMD instead of our own jail, as the invoking user; {} in CMD
+                  stands for the project directory. CMD env is no jail at all
+  --json FILE     write one JSON object a case to FILE; - is standard output, and the
+                  table then goes to standard error
+  --strict        count known leaks as leaks
+
+The exit status is the number of leaks, at most 100; 125 when the suite could not
+run or a case is broken.
+
+  sudo agent-lock adversary --run '^hardlink'
+  agent-lock adversary --against 'bwrap --ro-bind / / --bind {} {} --dev /dev --'
+`
+
+// ownKnown are the leaks of our own jail that docs/threat-model.md describes.
+var ownKnown = map[string]string{
+	"hardlink_existing_read": "a hard link that existed before stays readable; --hardlinks deny closes it",
+}
+
+// adversaryFlags are the flags of the verb.
+type adversaryFlags struct {
+	list, strict       bool
+	run, against, json string
+	jail               []string // hidden: flags for our own jail
+}
+
+func parseAdversaryFlags(std stdio, args []string) (adversaryFlags, error) {
+	var f adversaryFlags
+	fs := flag.NewFlagSet("adversary", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.BoolVar(&f.list, "list", false, "")
+	fs.BoolVar(&f.strict, "strict", false, "")
+	fs.StringVar(&f.run, "run", "", "")
+	fs.StringVar(&f.against, "against", "", "")
+	fs.StringVar(&f.json, "json", "", "")
+	fs.Func("jail-flag", "", func(v string) error {
+		f.jail = append(f.jail, v)
+		return nil
+	})
+	if err := fs.Parse(args); err != nil {
+		return f, err
+	}
+	if fs.NArg() > 0 {
+		return f, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	return f, nil
+}
+
+// runAdversary is the verb adversary.
+func runAdversary(std stdio, args []string) int {
+	f, err := parseAdversaryFlags(std, args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(std.out, adversaryUsage)
+		return 0
+	}
+	if err != nil {
+		return std.errorf("adversary: %v; see agent-lock adversary --help", err)
+	}
+	re, err := regexp.Compile(f.run)
+	if err != nil {
+		return std.errorf("adversary: read --run: %v", err)
+	}
+	cases := adversary.Select(re)
+	if len(cases) == 0 {
+		return std.errorf("adversary: no case matches %q; --list shows them", f.run)
+	}
+	if f.list {
+		return listCases(std, cases)
+	}
+	jail, err := chooseJail(f)
+	if err != nil {
+		return std.errorf("adversary: %v", err)
+	}
+	user, err := adversary.InvokingUser()
+	if err != nil {
+		return std.errorf("adversary: %v", err)
+	}
+	return attack(std, f, adversary.Options{Jail: jail, User: user, Cases: cases})
+}
+
+// chooseJail returns the jail that --against names, or our own.
+func chooseJail(f adversaryFlags) (adversary.Jail, error) {
+	if f.against != "" {
+		jail, err := adversary.ParseJail(f.against)
+		if err != nil {
+			return jail, fmt.Errorf("read --against: %w", err)
+		}
+		return jail, nil
+	}
+	if os.Geteuid() != 0 {
+		return adversary.Jail{}, errors.New("our own jail needs root; " +
+			"run it with sudo, or name another jail with --against")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return adversary.Jail{}, fmt.Errorf("find our own program: %w", err)
+	}
+	argv := append([]string{self, "--denials", "off"}, f.jail...)
+	return adversary.Jail{Name: "agent-lock", Argv: append(argv, "{}", "--"), Known: ownKnown}, nil
+}
+
+// attack runs the suite and reports; it returns the exit status.
+func attack(std stdio, f adversaryFlags, opt adversary.Options) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP)
+	defer stop()
+	results, runErr := adversary.Run(ctx, opt)
+	table := std.out
+	if f.json != "" {
+		out, done, err := jsonOutput(std, f.json)
+		if err != nil {
+			return std.errorf("adversary: %v", err)
+		}
+		if f.json == "-" {
+			table = std.err
+		}
+		if err := errors.Join(report.WriteJSON(out, results...), done()); err != nil {
+			return std.errorf("adversary: write %s: %v", f.json, err)
+		}
+	}
+	if len(results) > 0 {
+		if err := adversary.WriteTable(table, results); err != nil {
+			return std.errorf("adversary: write table: %v", err)
+		}
+	}
+	if runErr != nil {
+		return std.errorf("adversary: %v", runErr)
+	}
+	if broken := report.Count(results, report.Broken); broken > 0 {
+		return std.errorf("adversary: %d cases are broken, so the run proves nothing", broken)
+	}
+	leaks := report.Count(results, report.Leaked)
+	if f.strict {
+		leaks += report.Count(results, report.Known)
+	}
+	return min(leaks, maxLeaks)
+}
+
+// jsonOutput opens where the JSON lines go.
+func jsonOutput(std stdio, name string) (io.Writer, func() error, error) {
+	if name == "-" {
+		return std.out, func() error { return nil }, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, f.Close, nil
+}
+
+func listCases(std stdio, cases []adversary.Case) int {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	for _, c := range cases {
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", c.Name, c.Family, c.Source)
+	}
+	tw.Flush()
+	fmt.Fprint(std.out, b.String())
+	return 0
+}
+
+// runAttacker is the hidden verb attacker: the process inside the jail.
+func runAttacker(_ stdio, args []string) int { return adversary.AttackerMain(args) }
