@@ -22,6 +22,7 @@ type Scene struct {
 	// Evidence is for what Meanwhile saw.
 	Evidence string
 
+	attempt string   // name of this scene's directories
 	session *session // in which the attack runs
 	arena   *arena
 	shared  *victim           // for attacks that leave it alive
@@ -40,7 +41,8 @@ func newScene(a *arena, s *session, name string) (*Scene, error) {
 	// Short names: the address of a Unix socket holds 107 bytes.
 	attempt := s.label + strconv.Itoa(s.attempts)
 	s.attempts++
-	sc := &Scene{Token: canary(), session: s, arena: a, secrets: map[string]string{}}
+	sc := &Scene{Token: canary(), session: s, arena: a, secrets: map[string]string{},
+		attempt: attempt}
 	sc.Target = Target{
 		Case:    name,
 		Project: a.project,

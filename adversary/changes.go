@@ -1,0 +1,199 @@
+package adversary
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	changeSource = "D27"
+	renameSource = "D11 landstrip"
+	attrSource   = "D29"
+)
+
+// changes: what can be done to the outside without opening a file.
+var changes = []Case{
+	change("unlink", changeSource, "deletes a file", "path_unlink", nil, func(t *Target) error {
+		return call("unlink", unix.Unlink(t.Secret))
+	}),
+	change("rmdir", changeSource, "removes a directory", "path_rmdir", plantDir,
+		func(t *Target) error { return call("rmdir", unix.Rmdir(t.out("dir"))) }),
+	change("mkdir", changeSource, "makes a directory", "path_mkdir", nil, func(t *Target) error {
+		return call("mkdir", unix.Mkdir(t.out("new"), 0o700))
+	}),
+	change("mknod_fifo", changeSource, "makes a fifo", "path_mknod", nil, func(t *Target) error {
+		return call("mknod", unix.Mknod(t.out("new"), unix.S_IFIFO|0o600, 0))
+	}),
+	change("mknod_file", changeSource, "makes a file by mknod", "path_mknod", nil,
+		func(t *Target) error {
+			return call("mknod", unix.Mknod(t.out("new"), unix.S_IFREG|0o600, 0))
+		}),
+	change("bind", "D30 landstrip", "makes a socket by bind", "path_mknod", nil, attackBind),
+	change("symlink", changeSource, "makes a symbolic link", "path_symlink", nil,
+		func(t *Target) error { return call("symlink", unix.Symlink("x", t.out("new"))) }),
+	change("rename_out_to_in", renameSource, "moves an outside file into the project",
+		"path_rename", nil, func(t *Target) error {
+			return call("rename", unix.Rename(t.Secret, t.in("stolen")))
+		}),
+	change("rename_in_to_out", renameSource, "moves a file of the project outside",
+		"path_rename", nil, func(t *Target) error {
+			return attackRename(t, t.out("new"), 0)
+		}),
+	change("rename_onto", renameSource, "moves a file of the project over an outside one",
+		"path_rename", nil, func(t *Target) error { return attackRename(t, t.Secret, 0) }),
+	change("rename_exchange", renameSource, "exchanges a file of the project for an outside one",
+		"path_rename", nil, func(t *Target) error {
+			return attackRename(t, t.Secret, unix.RENAME_EXCHANGE)
+		}),
+	change("rename_outside", renameSource, "renames an outside file in its directory",
+		"path_rename", nil, func(t *Target) error {
+			return call("rename", unix.Rename(t.Secret, t.out("moved")))
+		}),
+	change("rename_dir_in", renameSource, "moves an outside directory into the project",
+		"path_rename", plantDir, func(t *Target) error {
+			return call("rename", unix.Rename(t.out("dir"), t.in("dir")))
+		}),
+	change("truncate", "D28", "truncates a file by name", "path_truncate", nil,
+		func(t *Target) error { return call("truncate", unix.Truncate(t.Secret, 0)) }),
+	change("chmod", attrSource, "changes a mode", "path_chmod", nil, func(t *Target) error {
+		return call("chmod", unix.Chmod(t.Secret, 0o777))
+	}),
+	change("chmod_proc_fd", "D19", "changes a mode through /proc/self/fd", "path_chmod", nil,
+		func(t *Target) error {
+			fd, err := openPath(t.Secret)
+			if err != nil {
+				return err
+			}
+			return call("chmod", unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o777))
+		}),
+	change("fchmodat2", attrSource, "changes a mode by fchmodat2", "path_chmod", nil,
+		func(t *Target) error {
+			_, _, errno := unix.Syscall6(unix.SYS_FCHMODAT2, atFDCWD,
+				cstring(t.Secret), 0o777, unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+			if errno != 0 {
+				return call("fchmodat2", errno)
+			}
+			return nil
+		}),
+	change("chown", attrSource, "changes the owner (to the same)", "path_chown", waitTick,
+		func(t *Target) error {
+			return call("chown", unix.Chown(t.Secret, os.Getuid(), os.Getgid()))
+		}),
+	change("lchown", attrSource, "changes the owner (to the same) of a symbolic link",
+		"path_chown", plantLink, func(t *Target) error {
+			return call("lchown", unix.Lchown(t.out("link"), os.Getuid(), os.Getgid()))
+		}),
+	change("utimes", attrSource, "sets the times", "inode_setattr", nil, func(t *Target) error {
+		return call("utimensat", unix.UtimesNanoAt(unix.AT_FDCWD, t.Secret, longAgo, 0))
+	}),
+	change("setxattr", attrSource, "sets an extended attribute", "inode_setxattr", nil,
+		func(t *Target) error {
+			return call("setxattr", unix.Setxattr(t.Secret, "user.attacker", []byte(mark), 0))
+		}),
+	change("removexattr", attrSource, "removes an extended attribute", "inode_removexattr",
+		func(s *Scene) error {
+			return call("setxattr", unix.Setxattr(s.Target.Secret, "user.kept", []byte("x"), 0))
+		}, func(t *Target) error {
+			return call("removexattr", unix.Removexattr(t.Secret, "user.kept"))
+		}),
+	change("acl_set", attrSource, "gives somebody else access by an ACL",
+		"inode_set_acl", nil, func(t *Target) error {
+			return call("setxattr", unix.Setxattr(t.Secret, aclName, someACL(), 0))
+		}),
+	change("acl_remove", attrSource, "removes an ACL", "inode_remove_acl",
+		func(s *Scene) error {
+			return call("setxattr", unix.Setxattr(s.Target.Secret, aclName, someACL(), 0))
+		}, func(t *Target) error {
+			return call("removexattr", unix.Removexattr(t.Secret, aclName))
+		}),
+}
+
+// change is a case that is judged by the state of the outside. The ACL hooks
+// are younger than the attribute ones (6.2), which stand in for them before.
+func change(verb, source, what, hook string, setup func(*Scene) error,
+	attack func(*Target) error) Case {
+	hooks := []string{hook}
+	switch hook {
+	case "inode_set_acl":
+		hooks = append(hooks, "inode_setxattr")
+	case "inode_remove_acl":
+		hooks = append(hooks, "inode_removexattr")
+	case "path_chmod", "path_chown", "path_truncate":
+		hooks = append(hooks, "inode_setattr")
+	}
+	return Case{
+		Name: "change_" + verb, Family: "changes", Source: source, What: what + " outside",
+		Hooks: hooks, Setup: setup, Judge: changed,
+		Attack: func(t *Target) ([]byte, error) { return nil, attack(t) },
+	}
+}
+
+func plantDir(s *Scene) error { return os.Mkdir(s.Out("dir"), 0o700) }
+
+func plantLink(s *Scene) error {
+	if err := os.Symlink("secret", s.Out("link")); err != nil {
+		return err
+	}
+	return waitTick(s)
+}
+
+// waitTick waits until the kernel's clock for inode times has moved on (10 ms at
+// most), so that a change of nothing but the time of change can be seen.
+func waitTick(*Scene) error {
+	var start, now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &start); err != nil {
+		return err
+	}
+	for now = start; now == start; time.Sleep(time.Millisecond) {
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attackRename moves a fresh file of the project.
+func attackRename(t *Target, to string, flags uint) error {
+	own, err := t.own("f")
+	if err != nil {
+		return err
+	}
+	return call("renameat2", unix.Renameat2(unix.AT_FDCWD, own, unix.AT_FDCWD, to, flags))
+}
+
+func attackBind(t *Target) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return call("socket", err)
+	}
+	defer unix.Close(fd)
+	return call("bind", unix.Bind(fd, &unix.SockaddrUnix{Name: t.out("s")}))
+}
+
+const aclName = "system.posix_acl_access"
+
+// someACL is an access ACL in the form of linux/posix_acl_xattr.h: a version and
+// entries of tag, permissions and id, in the order of their tags.
+func someACL() []byte {
+	const undefined = 0xffffffff
+	b := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, e := range []struct {
+		tag, perm uint16
+		id        uint32
+	}{
+		{0x01, 6, undefined}, // owner
+		{0x02, 7, 4242},      // a user who is somebody else
+		{0x04, 0, undefined}, // group
+		{0x10, 7, undefined}, // mask
+		{0x20, 0, undefined}, // others
+	} {
+		b = binary.LittleEndian.AppendUint16(b, e.tag)
+		b = binary.LittleEndian.AppendUint16(b, e.perm)
+		b = binary.LittleEndian.AppendUint32(b, e.id)
+	}
+	return b
+}
