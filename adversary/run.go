@@ -180,6 +180,10 @@ func (e *setupError) Unwrap() error { return e.err }
 
 // run runs one case, control first, and fills in its result.
 func (r *runner) run(c Case, res *report.Result) {
+	if err := r.reviveVictim(); err != nil {
+		res.Detail = err.Error()
+		return
+	}
 	if res.Outcome, res.Detail = r.control(c); res.Outcome != report.OK {
 		return
 	}
@@ -197,6 +201,17 @@ func (r *runner) run(c Case, res *report.Result) {
 	if err != nil {
 		res.Outcome, res.Detail = report.Broken, err.Error()
 	}
+}
+
+// reviveVictim replaces the shared victim if a case has killed it.
+func (r *runner) reviveVictim() error {
+	if !r.victim.dead(0) {
+		return nil
+	}
+	r.victim.close()
+	var err error
+	r.victim, err = newVictim(r.arena, r.arena.outside)
+	return err
 }
 
 // control makes the attack without a jail. It returns OK if it leaked, as it

@@ -19,7 +19,15 @@ type step func(args []string) ([]byte, error)
 // steps themselves.
 func steps() map[string]step {
 	return map[string]step{
-		"read": func(args []string) ([]byte, error) { return read(args[0]) },
+		"read":   func(args []string) ([]byte, error) { return read(args[0]) },
+		"orphan": stepOrphan,
+		"reread": stepReread,
+		"userns": stepUserns,
+		"bind":   stepBind,
+		"chroot": stepChroot,
+		"pivot":  stepPivot,
+		"clone":  stepClone,
+		"lower":  stepLower,
 	}
 }
 

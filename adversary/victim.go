@@ -83,6 +83,11 @@ func (v *victim) dead(grace time.Duration) bool {
 	select {
 	case <-v.gone:
 		return true
+	default:
+	}
+	select {
+	case <-v.gone:
+		return true
 	case <-time.After(grace):
 		return false
 	}
