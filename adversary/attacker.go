@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -58,17 +59,23 @@ func init() {
 // processes that this one starts for each case, and the victims outside. args
 // is what follows the verb. It returns the exit status.
 func AttackerMain(args []string) int {
+	if len(args) == 0 {
+		fmt.Fprintln(os.Stderr, "attacker: this verb is for the processes of the suite only")
+		return 1
+	}
 	limit := caseTimeout
-	if len(args) == 0 || args[0] == "victim" {
+	if args[0] == "serve" || args[0] == "work" || args[0] == "victim" {
 		limit = sessionTimeout
 	}
 	time.AfterFunc(limit, func() { os.Exit(124) })
 	var err error
 	switch {
-	case len(args) == 0:
-		err = serve()
+	case args[0] == "serve" && len(args) == 2:
+		err = serve(args[1])
 	case args[0] == "case" && len(args) == 2:
-		err = attackOnce(args[1])
+		err = attackFresh(args[1])
+	case args[0] == "work":
+		err = work()
 	case args[0] == "step" && len(args) >= 2:
 		err = runStep(args[1], args[2:])
 	case args[0] == "victim" && len(args) == 3:
@@ -83,13 +90,16 @@ func AttackerMain(args []string) int {
 	return 0
 }
 
-// serve answers requests on standard input until it ends. Each case runs in a
-// process of its own so that what cannot be undone stays there.
-func serve() error {
+// serve reads a file, before anything else: a jail must be closed before its
+// command's first instruction. Then it answers requests on standard input until
+// that ends. No case runs in this process, so that none can do it harm.
+func serve(secret string) error {
+	early, _ := read(secret)
+	var s server
 	// A packet is one request, so the buffered reader never takes more than one
 	// off the socket: passed descriptors stay queued for the case that wants them.
 	in := bufio.NewReaderSize(os.Stdin, 1<<16)
-	if err := send(message{Kind: "hello"}); err != nil {
+	if err := send(message{Kind: "hello", Reply: &reply{Loot: early}}); err != nil {
 		return err
 	}
 	for {
@@ -104,7 +114,7 @@ func serve() error {
 		if m.Kind == "quit" {
 			return nil
 		}
-		if err := send(message{Kind: "reply", Reply: runCase(m.Target)}); err != nil {
+		if err := send(message{Kind: "reply", Reply: s.runCase(m.Target)}); err != nil {
 			return err
 		}
 	}
@@ -121,32 +131,134 @@ func send(m message) error {
 	return err
 }
 
+// a server is the process that the jail starts.
+type server struct{ worker *worker }
+
 // runCase runs one case in a child process and returns what it reports.
-func runCase(t *Target) *reply {
+func (s *server) runCase(t *Target) *reply {
+	defer drain()
+	c, _ := findCase(t.Case)
+	if c.Fresh {
+		return runFresh(t)
+	}
+	if s.worker == nil {
+		var err error
+		if s.worker, err = startWorker(); err != nil {
+			return &reply{Unmade: fmt.Sprintf("start the worker: %v", err)}
+		}
+	}
+	r, err := s.worker.run(t)
+	if err != nil {
+		s.worker.stop()
+		s.worker = nil
+		return &reply{Unmade: fmt.Sprintf("the attack ended without a report: %v", err)}
+	}
+	return r
+}
+
+// runFresh runs a case in a process of its own, which inherits what the jail
+// gave us and nothing else.
+func runFresh(t *Target) *reply {
 	arg, err := json.Marshal(t)
 	if err != nil {
 		return &reply{Unmade: err.Error()}
 	}
 	var out bytes.Buffer
-	cmd := exec.Command(os.Args[0], attackerVerb, "case", string(arg))
-	cmd.Stdin = os.Stdin // the control socket, for Sync and passed descriptors
+	cmd := child("case", string(arg))
 	cmd.Stdout = &out
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return &reply{Unmade: fmt.Sprintf("start the case: %v", err)}
 	}
-	kill := time.AfterFunc(caseTimeout, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	kill := time.AfterFunc(caseTimeout, func() { killGroup(cmd) })
 	err = cmd.Wait()
 	kill.Stop()
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left behind
-	drain()
+	killGroup(cmd) // what it left behind
 	var r reply
 	if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
 		return &reply{Unmade: fmt.Sprintf("the attack ended without a report: %v", err)}
 	}
 	return &r
+}
+
+// child is a command that runs us again, with the control socket as its input
+// for Sync and passed descriptors.
+func child(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], append([]string{attackerVerb}, args...)...)
+	cmd.Stdin = os.Stdin
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+func killGroup(cmd *exec.Cmd) { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+
+// A worker is a child that runs many cases, those that leave it as it was: the
+// start of a process is most of the cost of a case on an emulated machine.
+type worker struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func startWorker() (*worker, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	wk := &worker{cmd: child("work"), in: w}
+	wk.cmd.ExtraFiles = []*os.File{r} // descriptor workFD
+	out, err := wk.cmd.StdoutPipe()
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	wk.out = bufio.NewReader(out)
+	if err := wk.cmd.Start(); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return wk, nil
+}
+
+// run hands a case to the worker. After an error the worker is of no more use.
+func (w *worker) run(t *Target) (*reply, error) {
+	kill := time.AfterFunc(caseTimeout, func() { killGroup(w.cmd) })
+	defer kill.Stop()
+	if err := json.NewEncoder(w.in).Encode(t); err != nil {
+		return nil, err
+	}
+	line, err := w.out.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	var r reply
+	return &r, json.Unmarshal(line, &r)
+}
+
+func (w *worker) stop() {
+	killGroup(w.cmd)
+	w.in.Close()
+	_ = w.cmd.Wait()
+}
+
+// workFD is where a worker reads which case to run.
+const workFD = 3
+
+// work is the worker's side.
+func work() error {
+	unix.CloseOnExec(workFD)
+	in := json.NewDecoder(os.NewFile(workFD, "work"))
+	for {
+		var t Target
+		if err := in.Decode(&t); err != nil {
+			return nil // the server is gone, or done
+		}
+		if err := attackOnce(&t); err != nil {
+			return err
+		}
+	}
 }
 
 // drain takes packets off the control socket that the case did not: passed
@@ -161,12 +273,17 @@ func drain() {
 	}
 }
 
-// attackOnce runs the attack of one case and reports on standard output.
-func attackOnce(arg string) error {
+// attackFresh is the side of the process that runs one case.
+func attackFresh(arg string) error {
 	var t Target
 	if err := json.Unmarshal([]byte(arg), &t); err != nil {
 		return fmt.Errorf("read target: %w", err)
 	}
+	return attackOnce(&t)
+}
+
+// attackOnce runs the attack of one case and reports on standard output.
+func attackOnce(t *Target) error {
 	c, ok := findCase(t.Case)
 	if t.Case == worksCase {
 		c, ok = Case{Attack: works}, true
@@ -175,7 +292,7 @@ func attackOnce(arg string) error {
 		return fmt.Errorf("unknown case %q", t.Case)
 	}
 	start := time.Now()
-	loot, err := c.Attack(&t)
+	loot, err := c.Attack(t)
 	r := reply{Loot: loot, Millis: float64(time.Since(start).Microseconds()) / 1000}
 	if len(r.Loot) > maxLoot {
 		r.Loot = r.Loot[:maxLoot]

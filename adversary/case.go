@@ -23,9 +23,12 @@ type Case struct {
 	// Setup prepares the outside. It runs as the user, once for the control
 	// and once for the jail. Nil: the canary file that every scene has is enough.
 	Setup func(*Scene) error
-	// Attack runs in a process of its own, unjailed and then jailed. It returns
+	// Attack runs in an attacker's process, unjailed and then jailed. It returns
 	// what it got hold of and the error of the call that stopped it.
 	Attack func(*Target) ([]byte, error)
+	// Fresh gives Attack a process of its own: it changes the process for good
+	// (its directory, threads, tracees), or must not see another case's descriptors.
+	Fresh bool
 	// Meanwhile runs outside, as the user, when Attack calls [Target.Sync]; pid
 	// is the process that called it, as seen from outside.
 	Meanwhile func(s *Scene, pid int) error

@@ -77,17 +77,17 @@ var descriptors = []Case{
 		Judge: tokenRead,
 	},
 	{
-		Name: "fd_inherited_file", Family: "descriptors", Source: inheritedSource,
+		Name: "fd_inherited_file", Fresh: true, Family: "descriptors", Source: inheritedSource,
 		What:   "reads every descriptor that the jail's parent left open",
 		Attack: attackInheritedFiles, Judge: sessionRead("inherited descriptor"),
 	},
 	{
-		Name: "fd_inherited_dir", Family: "descriptors", Source: inheritedSource,
+		Name: "fd_inherited_dir", Fresh: true, Family: "descriptors", Source: inheritedSource,
 		What:  "opens a file below every directory descriptor left open",
 		Hooks: opens, Attack: attackInheritedDirs, Judge: sessionRead("inherited descriptor"),
 	},
 	{
-		Name: "fd_inherited_cwd", Family: "descriptors", Source: "D18",
+		Name: "fd_inherited_cwd", Fresh: true, Family: "descriptors", Source: "D18",
 		What:  "goes to an inherited directory and opens a relative name",
 		Hooks: opens, Attack: attackInheritedCwd, Judge: sessionRead("inherited descriptor"),
 	},

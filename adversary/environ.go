@@ -28,13 +28,13 @@ var environ = []Case{
 	{
 		Name: "environ_other_mem", Family: "environ", Source: "D23 sandlock#11",
 		What:  "reads the memory of a process outside through /proc/PID/mem",
-		Hooks: otherProcess, Setup: (*Scene).SharedVictim,
+		Hooks: otherProcess, Setup: (*Scene).Victim,
 		Attack: attackMem, Judge: victimRead,
 	},
 	{
 		Name: "environ_scan", Family: "environ", Source: environSource,
 		What:  "reads environment and command line of every process in /proc",
-		Hooks: otherProcess, Setup: (*Scene).SharedVictim,
+		Hooks: otherProcess, Setup: (*Scene).Victim,
 		Attack: func(*Target) ([]byte, error) { return scan("environ", "cmdline") },
 		Judge:  victimRead,
 	},
@@ -62,7 +62,7 @@ var environ = []Case{
 func procFile(name, source, file, what string) Case {
 	return Case{
 		Name: name, Family: "environ", Source: source, What: "reads " + what,
-		Hooks: otherProcess, Setup: (*Scene).SharedVictim,
+		Hooks: otherProcess, Setup: (*Scene).Victim,
 		Attack: func(t *Target) ([]byte, error) {
 			path := file
 			if strings.Contains(file, "%") {

@@ -1,12 +1,8 @@
 package adversary
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // The judges look for proof that an attack succeeded. They see the scene only
@@ -36,43 +32,30 @@ func heard(s *Scene) string {
 // seen finds what Meanwhile wrote down.
 func seen(s *Scene) string { return s.Evidence }
 
-// victimRead finds the canary of a victim in what the attacker sent out: that
-// of the scene's own victim, or that of the shared one.
+// victimRead finds the canary of the process outside in what the attacker sent out.
 func victimRead(s *Scene) string {
-	for _, v := range []*victim{s.victim, s.shared} {
-		if v != nil && s.leaked(v.token) {
-			return "the canary of another process was sent out"
-		}
+	if s.leaked(s.victim.token) {
+		return "the canary of another process was sent out"
 	}
 	return ""
 }
 
-// victimDead finds that the scene's victim no longer lives. A signal that was
-// sent has been delivered to the victim, but its death may take a moment.
+// victimDead finds that the process outside no longer lives. Its death may take
+// a moment: how long we are ready to wait, but nothing else, depends on whether
+// the attacker was refused.
 func victimDead(s *Scene) string {
-	if s.victim.dead(50 * time.Millisecond) {
+	grace := 5 * time.Second
+	if s.refused {
+		grace = 20 * time.Millisecond
+	}
+	if s.victim.dead(grace) {
 		return "the process outside is dead"
 	}
 	return ""
 }
 
-// victimLimited finds that the victim's limits are not what they were.
-func victimLimited(s *Scene) string {
-	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", s.victim.pid))
-	if err != nil || string(now) == s.victim.limits {
-		return ""
-	}
-	return "a limit of the process outside changed"
-}
-
-// victimReniced finds that the victim's priority is not what it was.
-func victimReniced(s *Scene) string {
-	now, err := unix.Getpriority(unix.PRIO_PROCESS, s.victim.pid)
-	if err != nil || now == s.victim.nice {
-		return ""
-	}
-	return "the priority of the process outside changed"
-}
+func victimLimited(s *Scene) string { return s.victim.limited() }
+func victimReniced(s *Scene) string { return s.victim.reniced() }
 
 // sessionRead finds one of the canaries that were planted when the jail was
 // started: in its environment, or behind a descriptor it inherited.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -15,9 +16,23 @@ import (
 
 // lifecycle: becoming a process that the jail has lost track of, then reading.
 var lifecycle = []Case{
+	{
+		Name: "life_first_instruction", Family: "lifecycle", Source: "D15", Hooks: opens,
+		What:   "reads as the first act of the jail's first command",
+		Attack: func(*Target) ([]byte, error) { return nil, nil }, // made when the jail started
+		Judge: func(s *Scene) string {
+			token := s.session.tokens["early"]
+			if strings.Contains(string(s.session.booty), token) {
+				return "the canary was sent out"
+			}
+			return ""
+		},
+	},
 	life("life_thread_fork", "D41", "starts a child from a thread that is not the leader",
 		func(t *Target) ([]byte, error) {
-			return onThread(func() ([]byte, error) { return start(os.Args[0], nil, "read", t.Secret) })
+			return onThread(func() ([]byte, error) {
+				return start(os.Args[0], nil, "read", t.Secret)
+			})
 		}),
 	life("life_thread_read", "D41", "opens the file in a thread that is not the leader",
 		func(t *Target) ([]byte, error) {
@@ -72,7 +87,7 @@ var lifecycle = []Case{
 
 func life(name, source, what string, attack func(*Target) ([]byte, error)) Case {
 	return Case{
-		Name: name, Family: "lifecycle", Source: source, What: what, Hooks: opens,
+		Name: name, Family: "lifecycle", Source: source, What: what, Hooks: opens, Fresh: true,
 		Attack: attack, Judge: tokenRead,
 	}
 }

@@ -34,13 +34,14 @@ var namespaces = []Case{
 func namespace(name, step, source, hook, what string) Case {
 	return Case{
 		Name: name, Family: "namespaces", Source: source,
-		What:  what + ", in a user namespace, and reads",
-		Hooks: []string{"userns_create", hook, "file_open"}, Attack: inUserns(step), Judge: tokenRead,
+		What:   what + ", in a user namespace, and reads",
+		Hooks:  []string{"userns_create", hook, "file_open"},
+		Attack: inUserns(step), Judge: tokenRead,
 	}
 }
 
 // inUserns is an attack that runs a step in new user and mount namespaces, in
-// which it has the user's own id.
+// which the user is root: another id would lose its capabilities at exec.
 func inUserns(step string) func(*Target) ([]byte, error) {
 	return func(t *Target) ([]byte, error) {
 		if step == "userns" && !controlIsSocket() {
@@ -48,8 +49,8 @@ func inUserns(step string) func(*Target) ([]byte, error) {
 		}
 		attr := &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-			UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 		}
 		return start(os.Args[0], attr, step, t.Outside, t.Work)
 	}

@@ -67,24 +67,24 @@ var processes = []Case{
 		Attack: attackKillScan, Judge: victimDead,
 	},
 	{
-		Name: "process_ptrace_attach", Family: "processes", Source: "D24",
+		Name: "process_ptrace_attach", Fresh: true, Family: "processes", Source: "D24",
 		What: "attaches with ptrace and kills it", Hooks: traced, Setup: (*Scene).Victim,
 		Attack: onVictim(attackTrace), Judge: victimDead,
 	},
 	{
-		Name: "process_ptrace_seize", Family: "processes", Source: "D24",
+		Name: "process_ptrace_seize", Fresh: true, Family: "processes", Source: "D24",
 		What: "seizes it with PTRACE_O_EXITKILL and exits", Hooks: traced, Setup: (*Scene).Victim,
 		Attack: onVictim(attackSeize), Judge: victimDead,
 	},
 	{
 		Name: "process_vm_readv", Family: "processes", Source: memorySource,
-		What: "reads its memory by process_vm_readv", Hooks: traced, Setup: (*Scene).SharedVictim,
+		What: "reads its memory by process_vm_readv", Hooks: traced, Setup: (*Scene).Victim,
 		Attack: attackVMRead, Judge: victimRead,
 	},
 	{
 		Name: "process_pidfd_getfd", Family: "processes", Source: memorySource,
 		What: "takes an open file from it (pidfd_getfd)", Hooks: traced,
-		Setup: (*Scene).SharedVictim, Attack: attackGetfd, Judge: victimRead,
+		Setup: (*Scene).Victim, Attack: attackGetfd, Judge: victimRead,
 	},
 	{
 		Name: "process_prlimit", Family: "processes", Source: signalSource,
@@ -132,8 +132,8 @@ func ownProcess(pid int) (bool, error) {
 	return false, nil
 }
 
-// attackKillScan finds the victim by its command line, which names a file in the
-// outside directory.
+// attackKillScan finds the victim by its command line, which names a file in
+// the outside directory.
 func attackKillScan(t *Target) ([]byte, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -142,7 +142,7 @@ func attackKillScan(t *Target) ([]byte, error) {
 	last := errors.New("no victim is in /proc")
 	for _, file := range files {
 		data, err := read(file)
-		if err != nil || !strings.Contains(string(data), "\x00victim\x00"+t.Outside+"/") {
+		if err != nil || !strings.Contains(string(data), "\x00victim\x00"+t.Args["home"]+"/") {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

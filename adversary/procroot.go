@@ -17,7 +17,7 @@ var procroot = []Case{
 		Judge:  tokenRead,
 	},
 	{
-		Name: "procroot_self_cwd", Family: "procroot", Source: "D04",
+		Name: "procroot_self_cwd", Fresh: true, Family: "procroot", Source: "D04",
 		What: "reads by .. from /proc/self/cwd", Hooks: opens,
 		Attack: func(t *Target) ([]byte, error) {
 			path, err := t.viaCwd("secret")
@@ -63,7 +63,7 @@ var procroot = []Case{
 		Name: "procroot_other_root", Family: "procroot", Source: "D23 sandlock#11",
 		What:  "reads below the root of a process outside",
 		Hooks: []string{"file_open", "ptrace_access_check"},
-		Setup: (*Scene).SharedVictim,
+		Setup: (*Scene).Victim,
 		Attack: func(t *Target) ([]byte, error) {
 			return read(fmt.Sprintf("/proc/%d/root%s", t.PID, t.Secret))
 		},
@@ -73,7 +73,7 @@ var procroot = []Case{
 		Name: "procroot_other_cwd", Family: "procroot", Source: "D23 sandlock#11",
 		What:  "reads below the working directory of a process outside",
 		Hooks: []string{"file_open", "ptrace_access_check"},
-		Setup: (*Scene).SharedVictim,
+		Setup: (*Scene).Victim,
 		Attack: func(t *Target) ([]byte, error) {
 			dir := filepath.Base(t.Outside)
 			return read(fmt.Sprintf("/proc/%d/cwd/%s/secret", t.PID, dir))
@@ -84,7 +84,7 @@ var procroot = []Case{
 		Name: "procroot_other_fd", Family: "procroot", Source: "D23 sandlock#11",
 		What:  "reads a file that a process outside has open",
 		Hooks: []string{"file_open", "ptrace_access_check"},
-		Setup: (*Scene).SharedVictim,
+		Setup: (*Scene).Victim,
 		Attack: func(t *Target) ([]byte, error) {
 			return read(fmt.Sprintf("/proc/%d/fd/%s", t.PID, t.Args["fd"]))
 		},
@@ -99,7 +99,7 @@ var procroot = []Case{
 		Judge: changed,
 	},
 	{
-		Name: "procroot_self_cwd_write", Family: "procroot", Source: "D04",
+		Name: "procroot_self_cwd_write", Fresh: true, Family: "procroot", Source: "D04",
 		What: "overwrites a file by .. from /proc/self/cwd", Hooks: opens,
 		Attack: func(t *Target) ([]byte, error) {
 			path, err := t.viaCwd("secret")

@@ -85,7 +85,7 @@ func (r *runner) open() error {
 	if r.arena, err = newArena(r.opt.User, r.opt.Program); err != nil {
 		return err
 	}
-	if r.victim, err = newVictim(r.arena, r.arena.outside); err != nil {
+	if r.victim, err = newVictim(r.arena); err != nil {
 		return err
 	}
 	free := Jail{Name: "control", AsUser: true} // the attacker itself is the command
@@ -115,7 +115,8 @@ func (r *runner) startJail() error {
 
 // check runs the works case, which is not an attack.
 func (r *runner) check(s *session) error {
-	return r.attempt(Case{Name: worksCase, Setup: givePrograms}, s, func(_ *Scene, rep *reply) error {
+	c := Case{Name: worksCase, Setup: givePrograms}
+	return r.attempt(c, s, func(_ *Scene, rep *reply) error {
 		if rep.Err != "" {
 			return errors.New(rep.Err)
 		}
@@ -137,6 +138,9 @@ func givePrograms(s *Scene) error {
 // attempt sets a scene, lets the attacker of the session act in it and hands
 // the outcome to judge, all as the user.
 func (r *runner) attempt(c Case, s *session, judge func(*Scene, *reply) error) error {
+	if err := r.renewVictim(); err != nil {
+		return err
+	}
 	var sc *Scene
 	defer func() {
 		if sc != nil {
@@ -146,7 +150,7 @@ func (r *runner) attempt(c Case, s *session, judge func(*Scene, *reply) error) e
 	err := r.arena.user.do(func() error {
 		var err error
 		sc, err = newScene(r.arena, s, c.Name)
-		sc.shared = r.victim
+		sc.victim = r.victim
 		if err == nil && c.Setup != nil {
 			err = c.Setup(sc)
 		}
@@ -168,7 +172,7 @@ func (r *runner) attempt(c Case, s *session, judge func(*Scene, *reply) error) e
 	if rep.Unmade != "" {
 		return errors.New(rep.Unmade)
 	}
-	sc.Loot = rep.Loot
+	sc.Loot, sc.refused = rep.Loot, rep.Err != ""
 	return r.arena.user.do(func() error { return judge(sc, rep) })
 }
 
@@ -180,10 +184,6 @@ func (e *setupError) Unwrap() error { return e.err }
 
 // run runs one case, control first, and fills in its result.
 func (r *runner) run(c Case, res *report.Result) {
-	if err := r.reviveVictim(); err != nil {
-		res.Detail = err.Error()
-		return
-	}
 	if res.Outcome, res.Detail = r.control(c); res.Outcome != report.OK {
 		return
 	}
@@ -203,14 +203,16 @@ func (r *runner) run(c Case, res *report.Result) {
 	}
 }
 
-// reviveVictim replaces the shared victim if a case has killed it.
-func (r *runner) reviveVictim() error {
-	if !r.victim.dead(0) {
+// renewVictim replaces the victim if a case has done it harm.
+func (r *runner) renewVictim() error {
+	if r.victim.intact() {
 		return nil
 	}
 	r.victim.close()
-	var err error
-	r.victim, err = newVictim(r.arena, r.arena.outside)
+	v, err := newVictim(r.arena)
+	if err == nil {
+		r.victim = v
+	}
 	return err
 }
 

@@ -25,15 +25,15 @@ type Scene struct {
 	attempt  string   // name of this scene's directories
 	session  *session // in which the attack runs
 	arena    *arena
-	shared   *victim           // for attacks that leave it alive
 	roots    []string          // outside trees whose change is a leak
 	before   map[string]string // their state before the attack
 	pass     []int             // descriptors to pass to the attacker
-	victim   *victim           // of this scene alone
-	terminal *terminalPair     // of this scene alone
+	victim   *victim
+	terminal *terminalPair // of this scene alone
 	cleanup  []func()
 
 	listeners []listener
+	refused   bool              // the attacker says that an error stopped it
 	secrets   map[string]string // for secretRead
 }
 

@@ -29,6 +29,8 @@ const (
 type session struct {
 	label  string            // j: jailed, c: control
 	tokens map[string]string // canaries planted at the start, by place
+	early  string            // file that the attacker reads before anything else
+	booty  []byte            // what it read
 	pid    int               // of the attacker inside, as seen from here
 	tty    *terminalPair     // its controlling terminal; nil: none could be made
 	ttyErr error             // why
@@ -56,7 +58,10 @@ var inheritedAt = map[int]string{3: "file", 4: "dir", 9: "path", 1023: "file"}
 // startSession starts the jail, or with the jail {env} the control.
 func startSession(ctx context.Context, a *arena, j Jail, label string) (*session, error) {
 	s := &session{label: label, tokens: map[string]string{}, gone: make(chan struct{})}
-	argv := j.argv(a.project, a.attacker, attackerVerb)
+	if err := s.plantEarly(a); err != nil {
+		return nil, fmt.Errorf("plant a file: %w", err)
+	}
+	argv := j.argv(a.project, a.attacker, attackerVerb, "serve", s.early)
 	s.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	s.cmd.Dir = a.project
 	s.cmd.Env = s.environment(a.user, j)
@@ -65,7 +70,6 @@ func startSession(ctx context.Context, a *arena, j Jail, label string) (*session
 	if err != nil {
 		return nil, err
 	}
-	defer theirs.Close()
 	s.conn = ours
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, os.Stderr
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -79,9 +83,11 @@ func startSession(ctx context.Context, a *arena, j Jail, label string) (*session
 	}
 	if err := s.inherit(a); err != nil {
 		ours.Close()
+		theirs.Close()
 		return nil, fmt.Errorf("plant descriptors: %w", err)
 	}
 	err = s.cmd.Start()
+	theirs.Close() // or we would not see that all others have
 	for _, f := range s.cmd.ExtraFiles {
 		f.Close() // nil receivers are fine
 	}
@@ -111,7 +117,19 @@ func (s *session) hello() error {
 		return fmt.Errorf("no attacker came up inside: %w", err)
 	}
 	s.pid = pid
+	if m.Reply != nil {
+		s.booty = m.Reply.Loot
+	}
 	return nil
+}
+
+// plantEarly writes the file that the attacker reads first of all.
+func (s *session) plantEarly(a *arena) error {
+	s.tokens["early"] = canary()
+	s.early = filepath.Join(a.outside, "early-"+s.label)
+	return a.user.do(func() error {
+		return os.WriteFile(s.early, []byte(s.tokens["early"]), 0o600)
+	})
 }
 
 // environment is the environment that the jail is started in.

@@ -16,7 +16,9 @@ var siblings = []Case{
 	sibling("sibling_digit_create", "proj2", "creates a file in", "path_mknod",
 		func(dir string) error { return scribble(filepath.Join(dir, "new"), unix.O_CREAT) }),
 	sibling("sibling_dash_mkdir", "proj-backup", "makes a directory in", "path_mkdir",
-		func(dir string) error { return call("mkdir", unix.Mkdir(filepath.Join(dir, "new"), 0o700)) }),
+		func(dir string) error {
+			return call("mkdir", unix.Mkdir(filepath.Join(dir, "new"), 0o700))
+		}),
 	sibling("sibling_dot_write", "proj.", "overwrites a file in", "file_open",
 		func(dir string) error { return scribble(filepath.Join(dir, "secret"), 0) }),
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -79,11 +81,11 @@ func parseStep(out []byte) ([]byte, error) {
 	if len(out) > 0 && out[0] == '+' {
 		return out[1:], nil
 	}
-	var n int
-	if _, err := fmt.Sscanf(string(out), "%d ", &n); err != nil {
-		return nil, fmt.Errorf("the step ended without a report")
+	number, text, ok := strings.Cut(string(out), " ")
+	n, err := strconv.Atoi(number)
+	if err != nil || !ok {
+		return nil, errors.New("the step ended without a report")
 	}
-	text := string(out)
 	if n == 0 {
 		return nil, errors.New(text)
 	}

@@ -36,18 +36,17 @@ type victimReport struct {
 	FD   int    `json:"fd"`
 }
 
-// newVictim starts a victim whose working directory is dir. The file with the
-// mapped name is made in dir as well.
-func newVictim(a *arena, dir string) (*victim, error) {
+// newVictim starts a victim whose working directory is the outside directory.
+func newVictim(a *arena) (*victim, error) {
 	v := &victim{token: canary(), gone: make(chan struct{})}
-	mapped := filepath.Join(dir, v.token)
+	mapped := filepath.Join(a.outside, v.token)
 	err := a.user.do(func() error { return os.WriteFile(mapped, []byte(v.token), 0o600) })
 	if err != nil {
 		return nil, err
 	}
 	v.cmd = exec.Command(a.attacker, attackerVerb, "victim", mapped, "--password="+v.token)
 	v.cmd.Env = append(a.user.environment(), "PASSWORD="+v.token)
-	v.cmd.Dir = dir
+	v.cmd.Dir = a.outside
 	v.cmd.Stderr = os.Stderr
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.user.credential(), Setpgid: true}
 	if v.stdin, err = v.cmd.StdinPipe(); err != nil {
@@ -126,28 +125,33 @@ func beVictim(mapped string) error {
 	return nil
 }
 
-// Victim starts a victim for this scene alone, for attacks that change it, and
-// tells the attacker its process id.
-func (s *Scene) Victim() error {
-	v, err := newVictim(s.arena, s.Target.Outside)
-	if err != nil {
-		return err
+// intact reports whether the victim is as it was when it started.
+func (v *victim) intact() bool { return !v.dead(0) && v.limited() == "" && v.reniced() == "" }
+
+// limited says whether the victim's limits are not what they were.
+func (v *victim) limited() string {
+	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", v.pid))
+	if err != nil || string(now) == v.limits {
+		return ""
 	}
-	s.victim = v
-	s.onClose(v.close)
-	s.tellVictim(v)
-	return nil
+	return "a limit of the process outside changed"
 }
 
-// SharedVictim tells the attacker of the victim that lives throughout the run.
-func (s *Scene) SharedVictim() error {
-	s.tellVictim(s.shared)
-	return nil
+// reniced says whether the victim's priority is not what it was.
+func (v *victim) reniced() string {
+	now, err := unix.Getpriority(unix.PRIO_PROCESS, v.pid)
+	if err != nil || now == v.nice {
+		return ""
+	}
+	return "the priority of the process outside changed"
 }
 
-func (s *Scene) tellVictim(v *victim) {
-	s.Target.PID = v.pid
-	s.Arg("addr", fmt.Sprint(v.addr))
-	s.Arg("fd", fmt.Sprint(v.fd))
-	s.Arg("program", s.arena.attacker)
+// Victim tells the attacker of the process outside that there is. The runner
+// replaces it when a case has done it harm.
+func (s *Scene) Victim() error {
+	s.Target.PID = s.victim.pid
+	s.Arg("addr", fmt.Sprint(s.victim.addr))
+	s.Arg("fd", fmt.Sprint(s.victim.fd))
+	s.Arg("home", s.arena.outside)
+	return nil
 }

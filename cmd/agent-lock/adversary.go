@@ -43,7 +43,8 @@ run or a case is broken.
 
 // ownKnown are the leaks of our own jail that docs/threat-model.md describes.
 var ownKnown = map[string]string{
-	"hardlink_existing_read": "a hard link that existed before stays readable; --hardlinks deny closes it",
+	"hardlink_existing_read": "a hard link that was there before stays readable; " +
+		"--hardlinks=deny closes it",
 }
 
 // adversaryFlags are the flags of the verb.
