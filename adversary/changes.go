@@ -176,9 +176,13 @@ func attackBind(t *Target) error {
 
 const aclName = "system.posix_acl_access"
 
-// someACL is an access ACL in the form of linux/posix_acl_xattr.h: a version and
-// entries of tag, permissions and id, in the order of their tags.
-func someACL() []byte {
+// someACL gives access to somebody else.
+func someACL() []byte { return userACL(4242) }
+
+// userACL is an access ACL that names a user, in the form of
+// linux/posix_acl_xattr.h: a version and entries of tag, permissions and id, in the
+// order of their tags.
+func userACL(user uint32) []byte {
 	const undefined = 0xffffffff
 	b := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, e := range []struct {
@@ -186,7 +190,7 @@ func someACL() []byte {
 		id        uint32
 	}{
 		{0x01, 6, undefined}, // owner
-		{0x02, 7, 4242},      // a user who is somebody else
+		{0x02, 7, user},
 		{0x04, 0, undefined}, // group
 		{0x10, 7, undefined}, // mask
 		{0x20, 0, undefined}, // others

@@ -1,6 +1,7 @@
 package adversary
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -73,7 +74,7 @@ func sessionRead(name string) func(*Scene) string {
 func secretRead(name string) func(*Scene) string {
 	return func(s *Scene) string {
 		if v := s.secrets[name]; v != "" && strings.Contains(string(s.Loot), v) {
-			return name + " " + v + " was sent out"
+			return fmt.Sprintf("%s %q was sent out", name, v)
 		}
 		return ""
 	}

@@ -106,6 +106,24 @@ var metadata = []Case{
 		},
 		Judge: tokenRead,
 	},
+	{
+		Name: "metadata_get_acl", Family: "metadata", Source: metadataSource,
+		What:  "reads an ACL, which names users",
+		Hooks: []string{"inode_get_acl", "inode_getxattr"}, Setup: hideACL,
+		Attack: func(t *Target) ([]byte, error) {
+			buf := make([]byte, 4096)
+			n, err := unix.Getxattr(t.Secret, aclName, buf)
+			return buf[:max(n, 0)], call("getxattr", err)
+		},
+		Judge: secretRead("ACL"),
+	},
+}
+
+// hideACL gives the secret file an ACL for a random user.
+func hideACL(s *Scene) error {
+	id := uint32(randomInt(1 << 31))
+	s.secrets["ACL"] = string(binary.LittleEndian.AppendUint32(nil, id))
+	return call("setxattr", unix.Setxattr(s.Target.Secret, aclName, userACL(id), 0))
 }
 
 // hideSize gives the secret file a random size of 10 or 11 digits. It is sparse.

@@ -92,6 +92,9 @@ func pending(f *os.File) string {
 }
 
 func (t *terminalPair) close() {
+	if t == nil {
+		return
+	}
 	if t.master != nil {
 		t.master.Close()
 	}

@@ -25,12 +25,11 @@ type Options struct {
 // maxStarts bounds how often the jail is started anew after it died.
 const maxStarts = 3
 
-// runner is the state of one run.
+// runner is the state of one run. The controls run ahead of the jailed attacks,
+// at the same time: the two share nothing but the arena.
 type runner struct {
-	ctx    context.Context
 	opt    Options
 	arena  *arena
-	victim *victim
 	free   *session // unjailed
 	jailed *session
 	starts int
@@ -50,17 +49,23 @@ func Run(ctx context.Context, opt Options) ([]report.Result, error) {
 		}
 		opt.Program = program
 	}
-	r := &runner{ctx: ctx, opt: opt}
+	r := &runner{opt: opt}
 	defer r.close()
-	if err := r.open(); err != nil {
+	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
+	controls := r.runControls(ctx)
+	defer func() {
+		for range controls { // until it is closed
+		}
+	}()
 	results := r.expected()
 	for i, c := range opt.Cases {
-		if err := ctx.Err(); err != nil {
+		control, ok := <-controls
+		if ctx.Err() != nil || !ok {
 			return results, fmt.Errorf("stop before case %s: %w", c.Name, context.Cause(ctx))
 		}
-		r.run(c, &results[i])
+		r.run(ctx, c, control, &results[i])
 		if opt.Progress != nil {
 			opt.Progress(results[i])
 		}
@@ -78,33 +83,53 @@ func (r *runner) expected() []report.Result {
 	return results
 }
 
+// runControls makes every attack without a jail and closes the channel after the
+// last, or when the context is done. It does not wait for a receiver.
+func (r *runner) runControls(ctx context.Context) <-chan finding {
+	findings := make(chan finding, len(r.opt.Cases))
+	go func() {
+		defer close(findings)
+		for _, c := range r.opt.Cases {
+			if ctx.Err() != nil {
+				return
+			}
+			findings <- r.control(c)
+		}
+	}()
+	return findings
+}
+
+// A finding is what a control came to: OK if it leaked, as it must; Skipped if
+// this machine does not let it; Broken if the attack itself is at fault.
+type finding struct {
+	outcome report.Outcome
+	reason  string
+}
+
 // open makes the arena, starts both sessions and checks that the jail lets its
 // command work.
-func (r *runner) open() error {
+func (r *runner) open(ctx context.Context) error {
 	var err error
 	if r.arena, err = newArena(r.opt.User, r.opt.Program); err != nil {
 		return err
 	}
-	if r.victim, err = newVictim(r.arena); err != nil {
-		return err
-	}
 	free := Jail{Name: "control", AsUser: true} // the attacker itself is the command
-	if r.free, err = startSession(r.ctx, r.arena, free, "c"); err != nil {
+	if r.free, err = startSession(ctx, r.arena, free, "c"); err != nil {
 		return fmt.Errorf("start the control: %w", err)
 	}
 	if err := r.check(r.free); err != nil {
 		return fmt.Errorf("the control does not work: %w", err)
 	}
-	return r.startJail()
+	return r.startJail(ctx)
 }
 
-func (r *runner) startJail() error {
+func (r *runner) startJail(ctx context.Context) error {
 	r.starts++
 	if r.starts > maxStarts {
 		return fmt.Errorf("the jail died %d times", maxStarts)
 	}
 	var err error
-	if r.jailed, err = startSession(r.ctx, r.arena, r.opt.Jail, "j"); err != nil {
+	if r.jailed, err = startSession(ctx, r.arena, r.opt.Jail, "j"); err != nil {
 		return fmt.Errorf("start the jail %s: %w", r.opt.Jail.Name, err)
 	}
 	if err := r.check(r.jailed); err != nil {
@@ -138,7 +163,7 @@ func givePrograms(s *Scene) error {
 // attempt sets a scene, lets the attacker of the session act in it and hands
 // the outcome to judge, all as the user.
 func (r *runner) attempt(c Case, s *session, judge func(*Scene, *reply) error) error {
-	if err := r.renewVictim(); err != nil {
+	if err := s.renewVictim(r.arena); err != nil {
 		return err
 	}
 	var sc *Scene
@@ -150,7 +175,6 @@ func (r *runner) attempt(c Case, s *session, judge func(*Scene, *reply) error) e
 	err := r.arena.user.do(func() error {
 		var err error
 		sc, err = newScene(r.arena, s, c.Name)
-		sc.victim = r.victim
 		if err == nil && c.Setup != nil {
 			err = c.Setup(sc)
 		}
@@ -182,14 +206,14 @@ type setupError struct{ err error }
 func (e *setupError) Error() string { return e.err.Error() }
 func (e *setupError) Unwrap() error { return e.err }
 
-// run runs one case, control first, and fills in its result.
-func (r *runner) run(c Case, res *report.Result) {
-	if res.Outcome, res.Detail = r.control(c); res.Outcome != report.OK {
+// run runs one case in the jail, if its control was right, and fills in its result.
+func (r *runner) run(ctx context.Context, c Case, control finding, res *report.Result) {
+	if control.outcome != report.OK {
+		res.Outcome, res.Detail = control.outcome, control.reason
 		return
 	}
-	res.Outcome = report.Broken
 	if r.jailed.dead != nil {
-		if err := r.startJail(); err != nil {
+		if err := r.startJail(ctx); err != nil {
 			res.Detail = err.Error()
 			return
 		}
@@ -203,45 +227,30 @@ func (r *runner) run(c Case, res *report.Result) {
 	}
 }
 
-// renewVictim replaces the victim if a case has done it harm.
-func (r *runner) renewVictim() error {
-	if r.victim.intact() {
-		return nil
-	}
-	r.victim.close()
-	v, err := newVictim(r.arena)
-	if err == nil {
-		r.victim = v
-	}
-	return err
-}
-
-// control makes the attack without a jail. It returns OK if it leaked, as it
-// must; Skipped, with the reason, if this machine does not let it; and Broken if
-// the attack itself is at fault.
-func (r *runner) control(c Case) (report.Outcome, string) {
+// control makes the attack without a jail.
+func (r *runner) control(c Case) finding {
 	if r.free.dead != nil {
-		return report.Broken, "control: " + r.free.dead.Error()
+		return finding{report.Broken, "control: " + r.free.dead.Error()}
 	}
-	outcome, reason := report.OK, ""
+	f := finding{outcome: report.OK}
 	err := r.attempt(c, r.free, func(sc *Scene, rep *reply) error {
 		switch {
 		case c.Judge(sc) != "":
 		case rep.Err != "":
-			outcome, reason = report.Skipped, "control: "+rep.Err
+			f = finding{report.Skipped, "control: " + rep.Err}
 		default:
-			outcome, reason = report.Broken, "control: no error and no effect outside"
+			f = finding{report.Broken, "control: no error and no effect outside"}
 		}
 		return nil
 	})
 	var setup *setupError
 	if errors.As(err, &setup) {
-		return report.Skipped, "setup: " + err.Error()
+		return finding{report.Skipped, "setup: " + err.Error()}
 	}
 	if err != nil {
-		return report.Broken, "control: " + err.Error()
+		return finding{report.Broken, "control: " + err.Error()}
 	}
-	return outcome, reason
+	return f
 }
 
 // verdict decides on what the jailed attack did.
@@ -270,12 +279,6 @@ func (r *runner) close() {
 		return s == nil
 	}) {
 		s.close()
-		if s.tty != nil {
-			s.tty.close()
-		}
-	}
-	if r.victim != nil {
-		r.victim.close()
 	}
 	if r.arena != nil {
 		r.arena.remove()

@@ -54,7 +54,7 @@ func checkAllLeak(t *testing.T, results []report.Result) {
 		}
 	}
 	if n := report.Count(results, report.Leaked); n < len(results)*3/4 {
-		t.Errorf("%d of %d cases leak without a jail, want three quarters at least", n, len(results))
+		t.Errorf("%d of %d cases leak without a jail, want three quarters", n, len(results))
 	}
 }
 

@@ -42,7 +42,7 @@ func newScene(a *arena, s *session, name string) (*Scene, error) {
 	// Short names: the address of a Unix socket holds 107 bytes.
 	attempt := s.label + strconv.Itoa(s.attempts)
 	s.attempts++
-	sc := &Scene{Token: canary(), session: s, arena: a, secrets: map[string]string{},
+	sc := &Scene{Token: canary(), session: s, victim: s.victim, arena: a, secrets: map[string]string{},
 		attempt: attempt}
 	sc.Target = Target{
 		Case:    name,

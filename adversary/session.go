@@ -41,6 +41,8 @@ type session struct {
 	cmd  *exec.Cmd
 	conn *net.UnixConn
 	gone chan struct{} // closed when the jail has ended
+
+	victim *victim // process outside, for the attacks of this session
 }
 
 // strippedVariables are set, each to a canary, in the environment that the jail
@@ -277,6 +279,10 @@ func (s *session) receive(limit time.Duration) (message, int, error) {
 func (s *session) close() {
 	_ = s.send(message{Kind: "quit"})
 	s.conn.Close()
+	if s.victim != nil {
+		s.victim.close()
+	}
+	defer s.tty.close()
 	select {
 	case <-s.gone:
 	case <-time.After(2 * time.Second):

@@ -36,11 +36,18 @@ type victimReport struct {
 	FD   int    `json:"fd"`
 }
 
-// newVictim starts a victim whose working directory is the outside directory.
-func newVictim(a *arena) (*victim, error) {
+// newVictim starts a victim whose working directory is the outside directory. It
+// keeps its file in a directory of the given name there.
+func newVictim(a *arena, name string) (*victim, error) {
 	v := &victim{token: canary(), gone: make(chan struct{})}
-	mapped := filepath.Join(a.outside, v.token)
-	err := a.user.do(func() error { return os.WriteFile(mapped, []byte(v.token), 0o600) })
+	dir := filepath.Join(a.outside, name)
+	mapped := filepath.Join(dir, v.token)
+	err := a.user.do(func() error {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		return os.WriteFile(mapped, []byte(v.token), 0o600)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +132,21 @@ func beVictim(mapped string) error {
 	return nil
 }
 
+// renewVictim gives the session a victim, or another one if a case has done it harm.
+func (s *session) renewVictim(a *arena) error {
+	if s.victim != nil {
+		if s.victim.intact() {
+			return nil
+		}
+		s.victim.close()
+	}
+	v, err := newVictim(a, "victim-"+s.label)
+	if err == nil {
+		s.victim = v
+	}
+	return err
+}
+
 // intact reports whether the victim is as it was when it started.
 func (v *victim) intact() bool { return !v.dead(0) && v.limited() == "" && v.reniced() == "" }
 
@@ -152,6 +174,6 @@ func (s *Scene) Victim() error {
 	s.Target.PID = s.victim.pid
 	s.Arg("addr", fmt.Sprint(s.victim.addr))
 	s.Arg("fd", fmt.Sprint(s.victim.fd))
-	s.Arg("home", s.arena.outside)
+	s.Arg("home", filepath.Join(s.arena.outside, "victim-"+s.session.label))
 	return nil
 }
