@@ -20,10 +20,10 @@ import (
 // is not the runner.
 const attackerVerb = "attacker"
 
-// The attacker and what it starts give up after these times, so that nothing
-// stays behind even if the runner dies. Emulated machines are slow.
+// Attackers and victims give up after these times, so that nothing stays behind
+// even if the runner and the jail's command die.
 const (
-	caseTimeout    = 20 * time.Second
+	stepTimeout    = time.Minute
 	sessionTimeout = 10 * time.Minute
 )
 
@@ -63,7 +63,7 @@ func AttackerMain(args []string) int {
 		fmt.Fprintln(os.Stderr, "attacker: this verb is for the processes of the suite only")
 		return 1
 	}
-	limit := caseTimeout
+	limit := stepTimeout
 	if args[0] == "serve" || args[0] == "work" || args[0] == "victim" {
 		limit = sessionTimeout
 	}
@@ -114,6 +114,9 @@ func serve(secret string) error {
 		if m.Kind == "quit" {
 			return nil
 		}
+		if m.Kind != "case" || m.Target == nil {
+			continue // what goes with descriptors, if the jail is between us and the runner
+		}
 		if err := send(message{Kind: "reply", Reply: s.runCase(m.Target)}); err != nil {
 			return err
 		}
@@ -137,8 +140,7 @@ type server struct{ worker *worker }
 // runCase runs one case in a child process and returns what it reports.
 func (s *server) runCase(t *Target) *reply {
 	defer drain()
-	c, _ := findCase(t.Case)
-	if c.Fresh {
+	if t.Fresh {
 		return runFresh(t)
 	}
 	if s.worker == nil {
@@ -169,7 +171,7 @@ func runFresh(t *Target) *reply {
 	if err := cmd.Start(); err != nil {
 		return &reply{Unmade: fmt.Sprintf("start the case: %v", err)}
 	}
-	kill := time.AfterFunc(caseTimeout, func() { killGroup(cmd) })
+	kill := time.AfterFunc(t.Limit, func() { killGroup(cmd) })
 	err = cmd.Wait()
 	kill.Stop()
 	killGroup(cmd) // what it left behind
@@ -224,7 +226,7 @@ func startWorker() (*worker, error) {
 
 // run hands a case to the worker. After an error the worker is of no more use.
 func (w *worker) run(t *Target) (*reply, error) {
-	kill := time.AfterFunc(caseTimeout, func() { killGroup(w.cmd) })
+	kill := time.AfterFunc(t.Limit, func() { killGroup(w.cmd) })
 	defer kill.Stop()
 	if err := json.NewEncoder(w.in).Encode(t); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package adversary
 import (
 	"regexp"
 	"slices"
+	"time"
 )
 
 // A Case is one attack on a jail, with everything that is needed to tell
@@ -46,6 +47,9 @@ type Target struct {
 	Secret  string            `json:"secret"`  // file in Outside that holds the canary
 	PID     int               `json:"pid,omitempty"`
 	Args    map[string]string `json:"args,omitempty"` // what else Setup wants to tell
+	// Limit is how long the attack may take before it is killed.
+	Limit time.Duration `json:"limit"`
+	Fresh bool          `json:"fresh,omitempty"` // as in the case
 }
 
 // Families lists the families in the order of the table.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,13 +16,18 @@ type terminalPair struct {
 	master *os.File
 	slave  *os.File
 	name   string // of the slave, in /dev/pts
+
+	mu      sync.Mutex
+	written []byte // what watch has read from the master, the newest part
+	watched bool
 }
 
 // newTerminalPair makes a pseudo terminal in raw mode that belongs to the user.
 func newTerminalPair(u User) (*terminalPair, error) {
 	t := &terminalPair{}
 	err := u.do(func() error {
-		fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open("/dev/ptmx",
+			unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 		if err != nil {
 			return fmt.Errorf("open /dev/ptmx: %w", err)
 		}
@@ -65,12 +71,38 @@ func rawMode(fd int) error {
 // read it after the jail has ended.
 func (t *terminalPair) input() string { return pending(t.slave) }
 
+// watch reads the terminal's output all the time, so that a talkative jail does
+// not block on it.
+func (t *terminalPair) watch() {
+	t.watched = true
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := t.master.Read(buf)
+			if err != nil {
+				return // closed
+			}
+			t.mu.Lock()
+			t.written = append(t.written, buf[:n]...)
+			t.written = t.written[max(0, len(t.written)-maxLoot):]
+			t.mu.Unlock()
+		}
+	}()
+}
+
 // output returns what was written to the terminal since it was last asked.
 func (t *terminalPair) output() string {
 	if t == nil {
 		return ""
 	}
-	return pending(t.master)
+	if !t.watched {
+		return pending(t.master)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := string(t.written)
+	t.written = nil
+	return all
 }
 
 // pending reads what can be read without waiting.

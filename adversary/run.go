@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/agent-lock/agent-lock/report"
 )
@@ -18,6 +19,9 @@ type Options struct {
 	// Program is the executable that has the attacker's verb; it is copied into
 	// the project. Empty: this program.
 	Program string
+	// Limit is how long one attack may take. Zero: 20 seconds, since emulated
+	// machines are slow.
+	Limit time.Duration
 	// Progress, if not nil, is called with each result as it is there.
 	Progress func(report.Result)
 }
@@ -48,6 +52,9 @@ func Run(ctx context.Context, opt Options) ([]report.Result, error) {
 			return nil, fmt.Errorf("find our own program: %w", err)
 		}
 		opt.Program = program
+	}
+	if opt.Limit == 0 {
+		opt.Limit = 20 * time.Second
 	}
 	r := &runner{opt: opt}
 	defer r.close()
@@ -114,7 +121,7 @@ func (r *runner) open(ctx context.Context) error {
 		return err
 	}
 	free := Jail{Name: "control", AsUser: true} // the attacker itself is the command
-	if r.free, err = startSession(ctx, r.arena, free, "c"); err != nil {
+	if r.free, err = startSession(ctx, r.arena, free, "c", r.opt.Limit); err != nil {
 		return fmt.Errorf("start the control: %w", err)
 	}
 	if err := r.check(r.free); err != nil {
@@ -129,7 +136,7 @@ func (r *runner) startJail(ctx context.Context) error {
 		return fmt.Errorf("the jail died %d times", maxStarts)
 	}
 	var err error
-	if r.jailed, err = startSession(ctx, r.arena, r.opt.Jail, "j"); err != nil {
+	if r.jailed, err = startSession(ctx, r.arena, r.opt.Jail, "j", r.opt.Limit); err != nil {
 		return fmt.Errorf("start the jail %s: %w", r.opt.Jail.Name, err)
 	}
 	if err := r.check(r.jailed); err != nil {
@@ -174,7 +181,7 @@ func (r *runner) attempt(c Case, s *session, judge func(*Scene, *reply) error) e
 	}()
 	err := r.arena.user.do(func() error {
 		var err error
-		sc, err = newScene(r.arena, s, c.Name)
+		sc, err = newScene(r.arena, s, c)
 		if err == nil && c.Setup != nil {
 			err = c.Setup(sc)
 		}

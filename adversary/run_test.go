@@ -1,14 +1,18 @@
 package adversary
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/agent-lock/agent-lock/report"
 	"github.com/google/go-cmp/cmp"
@@ -160,11 +164,76 @@ func TestUselessJails(t *testing.T) {
 	}
 }
 
-// TestBadCases checks what becomes of cases that do not work.
-func TestBadCases(t *testing.T) {
+func TestNoCase(t *testing.T) {
 	if _, err := Run(t.Context(), Options{User: ourselves(t)}); err == nil {
 		t.Error("Run without a case = nil, want an error")
 	}
+}
+
+// badCases do not work. The attacker's process adds them to its table.
+var badCases = []Case{
+	badCase("bad_panic", func(*Target) ([]byte, error) { panic("on purpose") }),
+	badCase("bad_exit", func(*Target) ([]byte, error) { os.Exit(0); return nil, nil }),
+	badCase("bad_hang", func(*Target) ([]byte, error) { time.Sleep(time.Hour); return nil, nil }),
+	badCase("bad_unready", func(*Target) ([]byte, error) { return nil, need(os.ErrNotExist) }),
+	badCase("bad_claim", func(*Target) ([]byte, error) { return []byte("I did it"), nil }),
+	badCase("bad_good", func(t *Target) ([]byte, error) { return read(t.Secret) }),
+}
+
+// badCase leaks in the control and goes wrong in the jail.
+func badCase(name string, jailed func(*Target) ([]byte, error)) Case {
+	return Case{Name: name, Family: "bad", Judge: tokenRead,
+		Attack: func(t *Target) ([]byte, error) {
+			if strings.HasPrefix(filepath.Base(t.Work), "j") {
+				return jailed(t)
+			}
+			return read(t.Secret)
+		}}
+}
+
+// TestBadCases checks that a case which did not work is never taken for a denial,
+// nor stops the ones after it.
+func TestBadCases(t *testing.T) {
+	jail := Jail{Name: "env", Argv: []string{"env"}, AsUser: true}
+	for _, fresh := range []bool{false, true} {
+		cases := slices.Clone(badCases)
+		for i := range cases {
+			cases[i].Fresh = fresh
+		}
+		results, err := Run(t.Context(), Options{Jail: jail, User: ourselves(t), Cases: cases,
+			Limit: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]report.Outcome{}
+		for _, r := range results {
+			got[r.Name] = r.Outcome
+		}
+		want := map[string]report.Outcome{
+			"bad_panic": report.Broken, "bad_exit": report.Broken, "bad_hang": report.Broken,
+			"bad_unready": report.Broken, "bad_claim": report.Denied, "bad_good": report.Leaked,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("outcomes of bad cases, fresh=%t (-want +got):\n%s", fresh, diff)
+		}
+	}
+}
+
+// TestInterrupt checks that a run that is stopped leaves nothing behind.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	u := ourselves(t)
+	results, err := Run(ctx, Options{
+		Jail: Jail{Name: "env", Argv: []string{"env"}, AsUser: true}, User: u, Cases: Cases(),
+		Progress: func(report.Result) { cancel() },
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Run, interrupted = %v, want %v", err, context.Canceled)
+	}
+	if n := report.Count(results, report.Broken); n < len(Cases())-2 {
+		t.Errorf("%d of %d cases are broken after an interrupt at the first", n, len(Cases()))
+	}
+	checkEmpty(t, u.Home)
 }
 
 func TestKnown(t *testing.T) {

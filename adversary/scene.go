@@ -38,18 +38,20 @@ type Scene struct {
 }
 
 // newScene makes the directories of an attempt. It runs as the user.
-func newScene(a *arena, s *session, name string) (*Scene, error) {
+func newScene(a *arena, s *session, c Case) (*Scene, error) {
 	// Short names: the address of a Unix socket holds 107 bytes.
 	attempt := s.label + strconv.Itoa(s.attempts)
 	s.attempts++
 	sc := &Scene{Token: canary(), session: s, victim: s.victim, arena: a, secrets: map[string]string{},
 		attempt: attempt}
 	sc.Target = Target{
-		Case:    name,
+		Case:    c.Name,
+		Fresh:   c.Fresh,
 		Project: a.project,
 		Work:    filepath.Join(a.project, attempt),
 		Outside: filepath.Join(a.outside, attempt),
 		Args:    map[string]string{},
+		Limit:   s.limit,
 	}
 	sc.Target.Secret = filepath.Join(sc.Target.Outside, "secret")
 	sc.roots = []string{sc.Target.Outside}

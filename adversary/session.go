@@ -1,6 +1,7 @@
 package adversary
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ import (
 // inside. Both are generous since an emulated machine may be 20 times slower.
 const (
 	startTimeout = 60 * time.Second
-	replyTimeout = caseTimeout + 10*time.Second
+	replyTimeout = 10 * time.Second // more than the attack itself may take
 )
 
 // A session is one start of a jail (or of none, for the controls) and the
@@ -36,10 +37,13 @@ type session struct {
 	ttyErr error             // why
 	dead   error             // why no more cases can run in it
 
-	attempts int // scenes set so far
+	limit    time.Duration // for one attack
+	attempts int           // scenes set so far
 
 	cmd  *exec.Cmd
 	conn *net.UnixConn
+	rest []byte        // received and not yet used
+	said []byte        // what the jail wrote to its standard output itself
 	gone chan struct{} // closed when the jail has ended
 
 	victim *victim // process outside, for the attacks of this session
@@ -58,8 +62,10 @@ var strippedVariables = []string{
 var inheritedAt = map[int]string{3: "file", 4: "dir", 9: "path", 1023: "file"}
 
 // startSession starts the jail, or with the jail {env} the control.
-func startSession(ctx context.Context, a *arena, j Jail, label string) (*session, error) {
-	s := &session{label: label, tokens: map[string]string{}, gone: make(chan struct{})}
+func startSession(ctx context.Context, a *arena, j Jail, label string, limit time.Duration) (
+	*session, error) {
+	s := &session{label: label, limit: limit, tokens: map[string]string{},
+		gone: make(chan struct{})}
 	if err := s.plantEarly(a); err != nil {
 		return nil, fmt.Errorf("plant a file: %w", err)
 	}
@@ -82,6 +88,7 @@ func startSession(ctx context.Context, a *arena, j Jail, label string) (*session
 		s.cmd.Stderr = s.tty.slave
 		s.cmd.SysProcAttr.Setctty = true
 		s.cmd.SysProcAttr.Ctty = 2
+		s.tty.watch()
 	}
 	if err := s.inherit(a); err != nil {
 		ours.Close()
@@ -111,8 +118,8 @@ func (s *session) hello() error {
 		err = fmt.Errorf("got message %q, want hello", m.Kind)
 	}
 	if err != nil {
+		said := strings.TrimSpace(string(s.said) + s.tty.output())
 		s.close()
-		said := strings.TrimSpace(s.tty.output())
 		if said != "" {
 			return fmt.Errorf("no attacker came up inside: %w; it said: %s", err, said)
 		}
@@ -217,7 +224,7 @@ func (s *session) call(t *Target, pass []int, onSync func(pid int) error) (*repl
 		}
 	}
 	for {
-		m, pid, err := s.receive(replyTimeout)
+		m, pid, err := s.receive(t.Limit + replyTimeout)
 		if err != nil {
 			s.dead = fmt.Errorf("the attacker inside does not answer: %w", err)
 			s.close()
@@ -246,33 +253,49 @@ func (s *session) send(m message) error {
 	return err
 }
 
-// receive reads one message and the process id of its sender.
+// receive reads one message and the process id of its sender. What is not ours
+// is what the jail has to say; it is kept for error messages.
 func (s *session) receive(limit time.Duration) (message, int, error) {
-	var m message
-	buf := make([]byte, 2*maxLoot)
-	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	if err := s.conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		return m, 0, err
+		return message{}, 0, err
 	}
-	n, oobn, _, _, err := s.conn.ReadMsgUnix(buf, oob)
-	if err != nil {
-		return m, 0, err
+	pid := 0
+	for {
+		// A jail that copies its command's output may join or cut our packets.
+		if line, rest, ok := bytes.Cut(s.rest, []byte("\n")); ok {
+			s.rest = rest
+			var m message
+			if json.Unmarshal(line, &m) == nil && m.Kind != "" {
+				return m, pid, nil
+			}
+			s.said = append(append(s.said, line...), '\n')
+			continue
+		}
+		buf := make([]byte, 4*maxLoot)
+		oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+		n, oobn, _, _, err := s.conn.ReadMsgUnix(buf, oob)
+		if err != nil {
+			return message{}, 0, err
+		}
+		if n == 0 {
+			return message{}, 0, errors.New("it ended")
+		}
+		s.rest = append(s.rest, buf[:n]...)
+		pid = senderOf(oob[:oobn])
 	}
-	if n == 0 {
-		return m, 0, errors.New("it ended")
-	}
-	if err := json.Unmarshal(buf[:n], &m); err != nil {
-		return m, 0, fmt.Errorf("read %.80q: %w", buf[:n], err)
-	}
-	controls, err := unix.ParseSocketControlMessage(oob[:oobn])
+}
+
+// senderOf returns the process id in the control part of a packet, or 0.
+func senderOf(oob []byte) int {
+	controls, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(controls) != 1 {
-		return m, 0, nil
+		return 0
 	}
 	cred, err := unix.ParseUnixCredentials(&controls[0])
 	if err != nil {
-		return m, 0, nil
+		return 0
 	}
-	return m, int(cred.Pid), nil
+	return int(cred.Pid)
 }
 
 // close ends the jail and waits for it.
