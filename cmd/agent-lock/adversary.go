@@ -54,7 +54,7 @@ type adversaryFlags struct {
 	jail               []string // hidden: flags for our own jail
 }
 
-func parseAdversaryFlags(std stdio, args []string) (adversaryFlags, error) {
+func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	var f adversaryFlags
 	fs := flag.NewFlagSet("adversary", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -78,7 +78,7 @@ func parseAdversaryFlags(std stdio, args []string) (adversaryFlags, error) {
 
 // runAdversary is the verb adversary.
 func runAdversary(std stdio, args []string) int {
-	f, err := parseAdversaryFlags(std, args)
+	f, err := parseAdversaryFlags(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(std.out, adversaryUsage)
 		return 0
@@ -134,19 +134,25 @@ func attack(std stdio, f adversaryFlags, opt adversary.Options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
 		syscall.SIGHUP)
 	defer stop()
-	results, runErr := adversary.Run(ctx, opt)
 	table := std.out
-	if f.json != "" {
-		out, done, err := jsonOutput(std, f.json)
-		if err != nil {
-			return std.errorf("adversary: %v", err)
-		}
-		if f.json == "-" {
-			table = std.err
-		}
-		if err := errors.Join(report.WriteJSON(out, results...), done()); err != nil {
-			return std.errorf("adversary: write %s: %v", f.json, err)
-		}
+	if f.json == "-" {
+		table = std.err
+	}
+	lines, closeLines, err := jsonOutput(std, f.json)
+	if err != nil {
+		return std.errorf("adversary: %v", err)
+	}
+	// Each result is written when it is there: whoever reads along has them even
+	// if the machine dies under the next case.
+	written := 0
+	opt.Progress = func(r report.Result) {
+		written++
+		err = errors.Join(err, report.WriteJSON(lines, r))
+	}
+	results, runErr := adversary.Run(ctx, opt)
+	err = errors.Join(err, report.WriteJSON(lines, results[written:]...), closeLines())
+	if err != nil {
+		return std.errorf("adversary: write %s: %v", f.json, err)
 	}
 	if len(results) > 0 {
 		if err := adversary.WriteTable(table, results); err != nil {
@@ -156,20 +162,30 @@ func attack(std stdio, f adversaryFlags, opt adversary.Options) int {
 	if runErr != nil {
 		return std.errorf("adversary: %v", runErr)
 	}
-	if broken := report.Count(results, report.Broken); broken > 0 {
-		return std.errorf("adversary: %d cases are broken, so the run proves nothing", broken)
+	return adversaryStatus(std, results, f.strict)
+}
+
+// adversaryStatus is the exit status that the results deserve.
+func adversaryStatus(std stdio, results []report.Result, strict bool) int {
+	if n := report.Count(results, report.Broken); n > 0 {
+		return std.errorf("adversary: broken cases: %d of %d; the run proves nothing",
+			n, len(results))
 	}
 	leaks := report.Count(results, report.Leaked)
-	if f.strict {
+	if strict {
 		leaks += report.Count(results, report.Known)
 	}
 	return min(leaks, maxLeaks)
 }
 
-// jsonOutput opens where the JSON lines go.
+// jsonOutput opens where the JSON lines go; no name: nowhere.
 func jsonOutput(std stdio, name string) (io.Writer, func() error, error) {
-	if name == "-" {
-		return std.out, func() error { return nil }, nil
+	nothing := func() error { return nil }
+	switch name {
+	case "":
+		return io.Discard, nothing, nil
+	case "-":
+		return std.out, nothing, nil
 	}
 	f, err := os.Create(name)
 	if err != nil {
