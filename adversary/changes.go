@@ -20,6 +20,11 @@ var changes = []Case{
 	change("unlink", changeSource, "deletes a file", "path_unlink", nil, func(t *Target) error {
 		return call("unlink", unix.Unlink(t.Secret))
 	}),
+	change("unlink_io_uring", "D64", "deletes a file by io_uring", "path_unlink", nil,
+		func(t *Target) error {
+			_, err := uring(uringUnlinkat, t.Secret, 0)
+			return err
+		}),
 	change("rmdir", changeSource, "removes a directory", "path_rmdir", plantDir,
 		func(t *Target) error { return call("rmdir", unix.Rmdir(t.out("dir"))) }),
 	change("mkdir", changeSource, "makes a directory", "path_mkdir", nil, func(t *Target) error {

@@ -70,6 +70,11 @@ var symlinks = []Case{
 		Judge: tokenRead,
 	},
 	{
+		Name: "symlink_race", Family: "symlinks", Source: "D13 cadis#1196",
+		What: "opens a name that another thread swaps for a link to the outside", Hooks: opens,
+		Attack: attackRace, Judge: tokenRead,
+	},
+	{
 		Name: "symlink_write", Family: "symlinks", Source: symlinkSource,
 		What: "writes to an outside file through a link", Hooks: opens,
 		Attack: func(t *Target) ([]byte, error) {
@@ -140,6 +145,39 @@ var symlinks = []Case{
 		},
 		Judge: changed,
 	},
+}
+
+// attackRace looks for the moment between a check of a name and its use. It takes
+// what all tries yield, or the last error.
+func attackRace(t *Target) ([]byte, error) {
+	own, err := t.own("ok")
+	if err != nil {
+		return nil, err
+	}
+	link := t.linkTo(t.Secret)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, own, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	var last error
+	for range 500 {
+		data, err := read(own)
+		if err != nil {
+			last = err
+		} else if string(data) != mark {
+			return data, nil
+		}
+	}
+	return nil, last
 }
 
 // linkTo makes a link in the project. If it cannot, the use of its name will tell.

@@ -117,6 +117,18 @@ var traversal = []Case{
 		Judge: tokenRead,
 	},
 	{
+		Name: "traversal_io_uring", Family: "traversal", Source: "D64 codex#10814 birdcage#32",
+		What: "reads it by an openat that io_uring makes", Hooks: opens,
+		Attack: func(t *Target) ([]byte, error) {
+			fd, err := uring(uringOpenat, t.Secret, unix.O_RDONLY|unix.O_CLOEXEC)
+			if err != nil {
+				return nil, err
+			}
+			return slurp(fd)
+		},
+		Judge: tokenRead,
+	},
+	{
 		Name: "traversal_create", Family: "traversal", Source: "D06",
 		What: "creates an outside file", Hooks: []string{"file_open", "path_mknod"},
 		Attack: func(t *Target) ([]byte, error) {
