@@ -42,8 +42,8 @@ func newScene(a *arena, s *session, c Case) (*Scene, error) {
 	// Short names: the address of a Unix socket holds 107 bytes.
 	attempt := s.label + strconv.Itoa(s.attempts)
 	s.attempts++
-	sc := &Scene{Token: canary(), session: s, victim: s.victim, arena: a, secrets: map[string]string{},
-		attempt: attempt}
+	sc := &Scene{Token: canary(), session: s, victim: s.victim, arena: a, attempt: attempt,
+		secrets: map[string]string{}}
 	sc.Target = Target{
 		Case:    c.Name,
 		Fresh:   c.Fresh,

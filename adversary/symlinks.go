@@ -3,6 +3,8 @@ package adversary
 import (
 	"fmt"
 	"os"
+	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -147,8 +149,8 @@ var symlinks = []Case{
 	},
 }
 
-// attackRace looks for the moment between a check of a name and its use. It takes
-// what all tries yield, or the last error.
+// attackRace looks for the moment between a check of a name and its use. It ends
+// when it has read something else than its own file, or was refused often enough.
 func attackRace(t *Target) ([]byte, error) {
 	own, err := t.own("ok")
 	if err != nil {
@@ -164,18 +166,22 @@ func attackRace(t *Target) ([]byte, error) {
 				return
 			default:
 				_ = unix.Renameat2(unix.AT_FDCWD, own, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
+				runtime.Gosched() // there may be one processor only
 			}
 		}
 	}()
 	defer func() { close(stop); <-stopped }()
 	var last error
-	for range 500 {
+	refused := 0
+	for start := time.Now(); refused < 100 && time.Since(start) < 3*time.Second; {
 		data, err := read(own)
 		if err != nil {
 			last = err
+			refused++
 		} else if string(data) != mark {
 			return data, nil
 		}
+		runtime.Gosched()
 	}
 	return nil, last
 }
