@@ -11,7 +11,8 @@ func TestString(t *testing.T) {
 		{"with_remedy", Event{
 			Hook: "file_open", Tried: "open for reading", Path: "/x", Errno: "ENOENT", PID: 7,
 			Comm: "cat", Rule: "no rule covers it", Remedy: "--ro /x",
-		}, "denied: open for reading /x (ENOENT) by cat[7]: no rule covers it; allow it with --ro /x"},
+		}, "denied: open for reading /x (ENOENT) by cat[7]: no rule covers it; " +
+			"allow it with --ro /x"},
 		{"without_object", Event{
 			Hook: "sb_mount", Tried: "mount", Errno: "EPERM", PID: 7, Comm: "mount",
 			Rule: "a jail never does this",

@@ -11,13 +11,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -80,130 +78,6 @@ func keepAttached() (stop func(), err error) {
 		cmd.Wait()
 		os.RemoveAll(dir)
 	}), nil
-}
-
-// probes run in the jail.
-var probes = map[string]func(args []string) int{
-	"exit":    func(args []string) int { n, _ := strconv.Atoi(args[0]); return n },
-	"die":     func([]string) int { unix.Kill(os.Getpid(), unix.SIGKILL); return 0 },
-	"posture": printPosture,
-	"open":    func(args []string) int { return tryOpen(args[0], os.O_RDONLY) },
-	"write":   func(args []string) int { return tryOpen(args[0], os.O_WRONLY) },
-	"create":  func(args []string) int { return tryOpen(args[0], os.O_WRONLY|os.O_CREATE) },
-	"list":    listDir,
-	"sleep":   func([]string) int { fmt.Println("up"); time.Sleep(time.Hour); return 0 },
-	"forks":   forkAndTry,
-	"attempt": attempt,
-	"term":    waitForTerm,
-}
-
-func tryOpen(path string, flags int) int {
-	f, err := os.OpenFile(path, flags, 0o644)
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		fmt.Println(unix.ErrnoName(errno))
-		return 1
-	}
-	f.Close()
-	fmt.Println("ok")
-	return 0
-}
-
-func listDir(args []string) int {
-	entries, err := os.ReadDir(args[0])
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	for _, e := range entries {
-		fmt.Println(e.Name())
-	}
-	return 0
-}
-
-// forkAndTry keeps children that try to read a file, for ever. What they get
-// they write to DIR/leak.
-func forkAndTry(args []string) int {
-	for range 4 {
-		cmd := exec.Command("/proc/self/exe", "attempt", args[0], args[1])
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if err := cmd.Start(); err != nil {
-			fmt.Println(err)
-			return 1
-		}
-	}
-	fmt.Println("up")
-	time.Sleep(time.Hour)
-	return 0
-}
-
-func attempt(args []string) int {
-	for {
-		if data, err := os.ReadFile(args[0]); err == nil {
-			os.WriteFile(args[1], data, 0o644)
-		}
-	}
-}
-
-func waitForTerm([]string) int {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, unix.SIGTERM)
-	fmt.Println("up")
-	<-c
-	return 42
-}
-
-// posture is what a process can tell about its own confinement.
-type posture struct {
-	UID, GID   int
-	Groups     []int
-	Caps       map[string]string
-	NoNewPrivs string
-	Fds        []string
-	Env        []string
-	Dir        string
-	Parent     int
-	Host       string
-	Session    string // the session keyring's name
-}
-
-func printPosture([]string) int {
-	p := posture{UID: os.Getuid(), GID: os.Getgid(), Caps: map[string]string{},
-		Parent: os.Getppid()}
-	p.Groups, _ = os.Getgroups()
-	status, _ := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(status)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
-		if strings.HasPrefix(key, "Cap") {
-			p.Caps[key] = value
-		}
-		if key == "NoNewPrivs" {
-			p.NoNewPrivs = value
-		}
-	}
-	for _, e := range os.Environ() {
-		name, _, _ := strings.Cut(e, "=")
-		p.Env = append(p.Env, name)
-	}
-	slices.Sort(p.Env)
-	for fd := range 64 {
-		var st unix.Stat_t
-		if unix.Fstat(fd, &st) == nil {
-			if target, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil &&
-				!strings.HasPrefix(target, "anon_inode:") {
-				p.Fds = append(p.Fds, strconv.Itoa(fd))
-			}
-		}
-	}
-	p.Dir, _ = os.Getwd()
-	p.Host, _ = os.Hostname()
-	if id, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, false); err == nil {
-		if text, err := unix.KeyctlString(unix.KEYCTL_DESCRIBE, id); err == nil {
-			p.Session = text[strings.LastIndex(text, ";")+1:]
-		}
-	}
-	json.NewEncoder(os.Stdout).Encode(p)
-	return 0
 }
 
 // project makes a project directory of the user's with the probe in it.
@@ -410,9 +284,11 @@ func TestFiles(t *testing.T) {
 		{"programs", nil, []string{"open", "/bin/agent-lock"}, "ok"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			out, stderr, _ := run(t, jailed(dir, append(tt.flags, "--denials", "off"), tt.probe...))
+			cmd := jailed(dir, append(tt.flags, "--denials", "off"), tt.probe...)
+			out, stderr, _ := run(t, cmd)
 			if got := strings.TrimSpace(out); got != tt.want {
-				t.Errorf("%v %v = %q, want %q; stderr: %s", tt.flags, tt.probe, got, tt.want, stderr)
+				t.Errorf("%v %v = %q, want %q; stderr: %s",
+					tt.flags, tt.probe, got, tt.want, stderr)
 			}
 		})
 	}
@@ -554,7 +430,7 @@ func TestBadInput(t *testing.T) {
 			out, stderr, status := run(t, exec.Command(agentLock, tt.args...))
 			if status != 125 || !strings.Contains(stderr, tt.want) ||
 				strings.Count(stderr, "\n") != 1 || out != "" {
-				t.Errorf("agent-lock %v: status %d, stdout %q, stderr %q; want 125, one line with %q",
+				t.Errorf("agent-lock %v: status %d, stdout %q, stderr %q; want 125, a line with %q",
 					tt.args, status, out, stderr, tt.want)
 			}
 		})
@@ -596,13 +472,16 @@ func TestSupervisorKilled(t *testing.T) {
 		time.Sleep(time.Duration(i) * 20 * time.Millisecond) // at different moments
 		cmd.Process.Kill()
 		cmd.Wait()
-		eventually(t, "the jail's processes are gone", func() bool { return len(alive(t, dir)) == 0 })
+		eventually(t, "the jail's processes are gone", func() bool {
+			return len(alive(t, dir)) == 0
+		})
 		if data, err := os.ReadFile(leak); err == nil {
 			t.Errorf("the jail read %q", data)
 		}
 	}
 	dir := project(t)
-	if out, stderr, _ := run(t, jailed(dir, nil, "open", filepath.Join(dir, "probe"))); out != "ok\n" {
+	out, stderr, _ := run(t, jailed(dir, nil, "open", filepath.Join(dir, "probe")))
+	if out != "ok\n" {
 		t.Errorf("after killed supervisors: got %q, stderr %s", out, stderr)
 	}
 	if left, _ := filepath.Glob(pins + "/*"); len(left) != 0 {

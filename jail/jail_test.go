@@ -60,7 +60,8 @@ func TestVisiblePath(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	u := User{Name: "u", UID: 7, Home: "/home/u", Shell: "/bin/sh"}
 	from := []string{
-		"PATH=/bin", "TERM=xterm", "LC_ALL=C", "HOME=/root", "USER=root", "AWS_SECRET_ACCESS_KEY=1",
+		"PATH=/bin", "TERM=xterm", "LC_ALL=C", "HOME=/root", "USER=root",
+		"AWS_SECRET_ACCESS_KEY=1",
 		"GITHUB_TOKEN=1", "SSH_AUTH_SOCK=/s", "LD_PRELOAD=/x.so", "NODE_OPTIONS=-r x", "BASH_ENV=/x",
 		"DBUS_SESSION_BUS_ADDRESS=x", "WANTED=w",
 	}

@@ -40,7 +40,9 @@ func guestBench(std stdio, args []string) int {
 	if err != nil {
 		return std.errorf("find the program: %v", err)
 	}
-	asUser := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: benchUser, Gid: benchUser}}
+	asUser := &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: benchUser, Gid: benchUser},
+	}
 	worker := func(setting string) *exec.Cmd {
 		return &exec.Cmd{Path: self, Args: []string{self, "bench-worker", setting, dir},
 			SysProcAttr: asUser}
@@ -164,11 +166,13 @@ func benchOps(deep string) []benchOp {
 			return err
 		}},
 		{"stat", func() error {
-			_, err := call(unix.SYS_NEWFSTATAT, at, uintptr(file), uintptr(unsafe.Pointer(&st)), 0)
+			to := uintptr(unsafe.Pointer(&st))
+			_, err := call(unix.SYS_NEWFSTATAT, at, uintptr(file), to, 0)
 			return err
 		}},
 		{"create_unlink", func() error {
-			fd, err := call(unix.SYS_OPENAT, at, uintptr(fresh), unix.O_CREAT|unix.O_WRONLY, 0o644)
+			const flags = unix.O_CREAT | unix.O_WRONLY
+			fd, err := call(unix.SYS_OPENAT, at, uintptr(fresh), flags, 0o644)
 			if err != nil {
 				return err
 			}
@@ -179,10 +183,11 @@ func benchOps(deep string) []benchOp {
 			return err
 		}},
 		{"rename", func() error {
-			if _, err := call(unix.SYS_RENAMEAT2, at, uintptr(file), at, uintptr(other)); err != nil {
+			_, err := call(unix.SYS_RENAMEAT2, at, uintptr(file), at, uintptr(other))
+			if err != nil {
 				return err
 			}
-			_, err := call(unix.SYS_RENAMEAT2, at, uintptr(other), at, uintptr(file))
+			_, err = call(unix.SYS_RENAMEAT2, at, uintptr(other), at, uintptr(file))
 			return err
 		}},
 	}

@@ -21,9 +21,10 @@ func guestDemo(std stdio, args []string) int {
 		return std.errorf("prepare the demonstration: %v", err)
 	}
 	// The first jail attaches the programs; the shown ones find them there.
-	keeper := exec.Command("agent-lock", demoProject, "--", "agent-lock", "bench-worker", "wait", "/")
+	keeper := exec.Command("agent-lock", demoProject, "--",
+		"agent-lock", "bench-worker", "wait", demoProject)
 	err := besideJail(keeper, func() {
-		fmt.Fprint(std.out, "\n~/.ssh/id_ed25519 is yours, and every program of yours can read it:\n\n")
+		fmt.Fprint(std.out, "\nEvery program of yours can read your key:\n\n")
 		show(std, "cat ~/.ssh/id_ed25519")
 		fmt.Fprint(std.out, "\nIn a jail the project works as before:\n\n")
 		show(std, "sudo agent-lock ~/proj -- cat ~/proj/README")
