@@ -74,8 +74,8 @@ the one whose number of parameters the kernel's own types (BTF) show is loaded.
 
 | program | does |
 |---|---|
-| ` + "`descriptors`" + ` (iter/task_file) | tells the supervisor the inode addresses of its open descriptors |
-| ` + "`supervisor_exit`" + ` (tp_btf/sched_process_exit) | takes all rights from a jail whose supervisor dies |
+| ` + "`descriptors`" + ` (iter/task_file) | tells the supervisor where inodes live |
+| ` + "`supervisor_exit`" + ` (tp_btf/sched_process_exit) | ends all rights with the supervisor |
 `)
 	return b.String()
 }

@@ -276,18 +276,28 @@ static __always_inline int inode_changed(struct dentry *dentry, __u32 hook, int 
 	return check_use(&c, dentry, RIGHT_WRITE);
 }
 
-/* utimensat(2), and once more whatever else changes attributes. */
+/*
+ * Times. Mode, owner and length are decided by path_chmod, path_chown,
+ * path_truncate and, where a descriptor is at hand, when it was opened.
+ */
+static __always_inline int times_changed(struct dentry *dentry, struct iattr *attr, int ret)
+{
+	if (attr->ia_valid & (ATTR_MODE | ATTR_UID | ATTR_GID | ATTR_SIZE))
+		return ret;
+	return inode_changed(dentry, HOOK_INODE_SETATTR, ret);
+}
+
 SEC("lsm/inode_setattr")
 int BPF_PROG(inode_setattr, void *idmap, struct dentry *dentry, struct iattr *attr, int ret)
 {
-	return inode_changed(dentry, HOOK_INODE_SETATTR, ret);
+	return times_changed(dentry, attr, ret);
 }
 
 /* 6.1 and 6.6 call it without the idmap that 6.12 passes. */
 SEC("lsm/inode_setattr")
 int BPF_PROG(inode_setattr_noidmap, struct dentry *dentry, struct iattr *attr, int ret)
 {
-	return inode_changed(dentry, HOOK_INODE_SETATTR, ret);
+	return times_changed(dentry, attr, ret);
 }
 
 SEC("lsm/inode_setxattr")

@@ -49,7 +49,7 @@ func required(name, closes string) Hook {
 }
 
 func fileHooks() []Hook {
-	setattr := required("inode_setattr", "changing times outside; mode, owner and length again")
+	setattr := required("inode_setattr", "changing times outside")
 	setattr.Programs = []Program{{"inode_setattr", 3}, {"inode_setattr_noidmap", 2}}
 	return []Hook{
 		required("file_open", "opening to read, write or execute"),

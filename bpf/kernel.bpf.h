@@ -42,6 +42,7 @@ enum { EPERM = 1, ENOENT = 2, EACCES = 13, EXDEV = 18, ECONNREFUSED = 111 };
 enum { FMODE_READ = 1 << 0, FMODE_WRITE = 1 << 1 };
 enum { FMODE_EXEC_FLAG = 1 << 5 };
 enum { O_TRUNC = 01000 };
+enum { ATTR_MODE = 1 << 0, ATTR_UID = 1 << 1, ATTR_GID = 1 << 2, ATTR_SIZE = 1 << 3 };
 #define SB_NOUSER (1UL << 31)
 
 /* include/uapi/linux/stat.h */
@@ -136,6 +137,10 @@ struct task_struct {
 	struct signal_struct *signal;
 } KERNEL_TYPE;
 
+struct iattr {
+	unsigned int ia_valid;
+} KERNEL_TYPE;
+
 struct sock;
 
 struct socket {
@@ -159,7 +164,6 @@ struct bpf_iter__task_file {
 	struct file *file;
 } KERNEL_TYPE;
 
-struct iattr;
 struct cred;
 struct posix_acl;
 

@@ -62,7 +62,8 @@ func TestEnvironment(t *testing.T) {
 	from := []string{
 		"PATH=/bin", "TERM=xterm", "LC_ALL=C", "HOME=/root", "USER=root",
 		"AWS_SECRET_ACCESS_KEY=1",
-		"GITHUB_TOKEN=1", "SSH_AUTH_SOCK=/s", "LD_PRELOAD=/x.so", "NODE_OPTIONS=-r x", "BASH_ENV=/x",
+		"GITHUB_TOKEN=1", "SSH_AUTH_SOCK=/s", "LD_PRELOAD=/x.so", "NODE_OPTIONS=-r x",
+		"BASH_ENV=/x",
 		"DBUS_SESSION_BUS_ADDRESS=x", "WANTED=w",
 	}
 	got := environment(from, u, []string{"WANTED", "SET=s", "PATH=/usr/bin"})

@@ -32,7 +32,7 @@ type verb struct {
 
 // verbs is a function so that a verb may refer to the table.
 func verbs() []verb {
-	return []verb{
+	return append([]verb{
 		{"version", "print the version", func(std stdio, _ []string) int {
 			fmt.Fprintln(std.out, "agent-lock", version)
 			return 0
@@ -46,7 +46,7 @@ func verbs() []verb {
 		{"guest-demo", "", guestDemo},
 		{"guest-bench", "", guestBench},
 		{"bench-worker", "", benchWorker},
-	}
+	}, mutationVerbs()...)
 }
 
 func help(w io.Writer) int {

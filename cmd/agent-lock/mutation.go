@@ -2,13 +2,103 @@
 
 package main
 
-import "flag"
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
 
-// mutationFlags adds --drop-hook, with which a test shows that each hook
+	"github.com/agent-lock/agent-lock/adversary"
+	"github.com/agent-lock/agent-lock/bpf"
+	"github.com/agent-lock/agent-lock/report"
+)
+
+// mutationFlags adds --drop-hook, with which guest-mutate shows that each hook
 // matters: without it, something leaks.
 func mutationFlags(set *flag.FlagSet, f *runFlags) {
 	set.Func("drop-hook", "", func(name string) error {
 		f.drop = append(f.drop, name)
 		return nil
 	})
+}
+
+func mutationVerbs() []verb { return []verb{{"guest-mutate", "", guestMutate}} }
+
+// guestMutate leaves out one hook after the other and attacks the jail with the
+// cases that the hook is there for. The result is ok when one of them leaks: then
+// the hook does something, and the case can fail.
+func guestMutate(std stdio, args []string) int {
+	status := 0
+	for _, hook := range bpf.Hooks() {
+		if len(args) > 0 && !slices.Contains(args, hook.Name) {
+			continue
+		}
+		r := mutate(hook)
+		r.Kind, r.Family = report.Program, "mutation"
+		r.Name = "without_" + hook.Name
+		report.WriteJSON(std.out, r)
+		if r.Bad() {
+			status = 1
+		}
+	}
+	return status
+}
+
+// mutate runs the cases of a hook without that hook.
+func mutate(hook bpf.Hook) report.Result {
+	var alone, shared []string
+	for _, c := range adversary.Cases() {
+		switch {
+		case slices.Equal(c.Hooks, []string{hook.Name}):
+			alone = append(alone, c.Name)
+		case slices.Contains(c.Hooks, hook.Name):
+			shared = append(shared, c.Name)
+		}
+	}
+	cases := append(alone, shared...)
+	if len(cases) == 0 {
+		return report.Result{Outcome: report.Skipped, Detail: "no case is stopped by it alone yet"}
+	}
+	results, err := attackWithout(hook.Name, cases)
+	if err != nil {
+		return report.Result{Outcome: report.Broken, Detail: err.Error()}
+	}
+	var leaked []string
+	for _, r := range results {
+		if r.Outcome == report.Leaked {
+			leaked = append(leaked, r.Name)
+		}
+	}
+	denied := report.Count(results, report.Denied)
+	switch {
+	case len(leaked) > 0:
+		return report.Result{Outcome: report.OK, Detail: "leaks " + strings.Join(leaked, ", ")}
+	case denied == 0:
+		return report.Result{Outcome: report.Skipped,
+			Detail: "no case of it works on this kernel: " + strings.Join(cases, ", ")}
+	case len(alone) == 0:
+		return report.Result{Outcome: report.Skipped,
+			Detail: "other hooks stop its cases too: " + strings.Join(shared, ", ")}
+	}
+	return report.Result{Outcome: report.Failed,
+		Detail: "nothing leaks without it: " + strings.Join(cases, ", ")}
+}
+
+func attackWithout(hook string, cases []string) ([]report.Result, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var out, stderr bytes.Buffer
+	cmd := exec.Command(self, "adversary", "--json", "-", "--jail-flag", "--drop-hook="+hook,
+		"--run", "^("+strings.Join(cases, "|")+")$")
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	runErr := cmd.Run()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() == exitUsage {
+		return nil, fmt.Errorf("attack without %s: %v: %s", hook, runErr, stderr.String())
+	}
+	return report.ReadJSON(&out)
 }
