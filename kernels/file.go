@@ -1,0 +1,77 @@
+package kernels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// resolveFile uses an image of the user's. The file stays where it is; only the
+// vmlinux taken out of it goes to the cache, under the image's checksum.
+func resolveFile(ctx context.Context, c cache, r ref) (Kernel, error) {
+	path, err := filepath.Abs(r.path)
+	if err != nil {
+		return Kernel{}, err
+	}
+	img, err := inspect(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return Kernel{}, missing(r, []string{"file " + path})
+	}
+	if err != nil {
+		return Kernel{}, err
+	}
+	k := Kernel{
+		Name:    r.spec,
+		Version: img.version,
+		Release: img.release,
+		Image:   path,
+		Config:  configBeside(path, img.release),
+		Source:  "file " + path,
+		SHA256:  img.sha256,
+	}
+	if k.Version == "" {
+		k.Version = r.spec
+	}
+	if img.elf {
+		f, err := os.Open(path)
+		if err != nil {
+			return Kernel{}, err
+		}
+		defer f.Close()
+		if err := checkPVH(f); err != nil {
+			return Kernel{}, fmt.Errorf("%s: %w; give its bzImage instead", path, err)
+		}
+		k.VMLinux = path
+		return k, nil
+	}
+	name := "file-" + img.sha256
+	err = c.create(ctx, name, func(dir string) (entry, error) {
+		e := entry{Version: img.version, Release: img.release, Source: k.Source, SHA256: img.sha256}
+		if err := extract(ctx, path, filepath.Join(dir, "vmlinux")); err != nil {
+			e.Note = err.Error()
+		}
+		return e, nil
+	})
+	if err != nil {
+		return Kernel{}, err
+	}
+	cached, _, err := c.load(name)
+	k.VMLinux, k.Note = cached.VMLinux, cached.Note
+	return k, err
+}
+
+// configBeside finds the configuration that belongs to an image by the custom
+// of /boot: vmlinuz-X and config-X.
+func configBeside(image, release string) string {
+	_, suffix, ok := strings.Cut(filepath.Base(image), "-")
+	for _, s := range []string{suffix, release} {
+		path := filepath.Join(filepath.Dir(image), "config-"+s)
+		if _, err := os.Stat(path); s != "" && err == nil && (ok || s == release) {
+			return path
+		}
+	}
+	return ""
+}
