@@ -54,6 +54,8 @@ type Result struct {
 	// Value and Unit carry a measurement, e.g. 8600 "insns/op".
 	Value float64 `json:"value,omitempty"`
 	Unit  string  `json:"unit,omitempty"`
+	// Console is the end of a guest's console, of a Boot result that is not OK.
+	Console string `json:"console,omitempty"`
 }
 
 // Bad reports whether the result must fail a run: a leak, a refusal by the

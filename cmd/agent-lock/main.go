@@ -42,6 +42,8 @@ func verbs() []verb {
 		{jail.ExecVerb, "", func(stdio, []string) int { return jail.Exec() }},
 		{"adversary", "attack the jail, or any other", runAdversary},
 		{"attacker", "", runAttacker},
+		{"vmtest", "boot kernels, load every program, attack the jail", runVMTest},
+		{"guest-init", "", runGuestInit},
 		{"guest-load", "", guestLoad},
 		{"guest-demo", "", guestDemo},
 		{"guest-bench", "", guestBench},

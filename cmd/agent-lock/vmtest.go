@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/agent-lock/agent-lock/kernels"
+	"github.com/agent-lock/agent-lock/vmtest"
+)
+
+// Exit statuses of vmtest, besides 0 and exitUsage.
+const (
+	exitFailed = 1 // a program or a case failed
+	exitInfra  = 2 // no QEMU, no kernel, a guest that broke
+)
+
+const vmtestUsage = `Usage: agent-lock vmtest --kernels LIST [flags]
+       agent-lock vmtest --kernels LIST --step 'COMMAND ARGS' [--step ...] [flags]
+
+Boots each kernel of LIST in QEMU, loads every program, attacks the jail, and
+prints a table. With --step it runs those commands in the guest instead and
+prints what they print.
+
+LIST is a comma-separated list of
+  6.1               the newest of a series that the package manager has
+  6.12.117          a version, or a distribution's name for one (6.1.0-57)
+  file:PATH, ./X    a bzImage or a vmlinux
+
+Flags:
+  --kernels LIST    what to boot
+  --json FILE       write results as JSON lines; "-": to stdout, the table to stderr
+  --accel A         auto (default), kvm, tcg; auto uses KVM if a probe guest ran in it
+  --timeout D       of the whole run (default 10m)
+  --allow-missing   a kernel that cannot be had is shown as missing, not an error
+  --run REGEXP      only these cases of the suite
+  --demo            first show a jailed command, for people
+  --step 'CMD'      run this in the guest instead (repeatable)
+  --user            run the --step commands as the guest's user dev, not as root
+  --file HOST:GUEST put a file into the guest (repeatable)
+  --jobs N          machines at a time (default: one a core)
+  --memory MB       of each machine (default 1024)
+  -v                show every row of the table, and what the guest's steps print
+
+Exit status: 0 everything loads and nothing leaks; 1 a program or case failed;
+2 infrastructure (no QEMU, no kernel, boot failure, panic, truncated results);
+125 usage. With --step: that of the first step that failed, or 2.
+
+Example:
+  agent-lock vmtest --kernels 6.1,6.12 --json -
+`
+
+// vmtestFlags are the parsed flags of the verb.
+type vmtestFlags struct {
+	kernels      []string
+	json         string
+	accel        vmtest.Accel
+	timeout      time.Duration
+	allowMissing bool
+	run          string
+	demo         bool
+	steps        []string
+	user         bool
+	files        []string
+	jobs, memory int
+	verbose      bool
+}
+
+func parseVMTest(args []string) (vmtestFlags, error) {
+	var f vmtestFlags
+	var list, accel string
+	fs := flag.NewFlagSet("vmtest", flag.ContinueOnError)
+	fs.SetOutput(new(strings.Builder)) // errors are printed by the caller
+	fs.StringVar(&list, "kernels", "", "")
+	fs.StringVar(&f.json, "json", "", "")
+	fs.StringVar(&accel, "accel", string(vmtest.AccelAuto), "")
+	fs.DurationVar(&f.timeout, "timeout", vmtest.DefaultTimeout, "")
+	fs.BoolVar(&f.allowMissing, "allow-missing", false, "")
+	fs.StringVar(&f.run, "run", "", "")
+	fs.BoolVar(&f.demo, "demo", false, "")
+	fs.Func("step", "", func(s string) error { f.steps = append(f.steps, s); return nil })
+	fs.BoolVar(&f.user, "user", false, "")
+	fs.Func("file", "", func(s string) error { f.files = append(f.files, s); return nil })
+	fs.IntVar(&f.jobs, "jobs", 0, "")
+	fs.IntVar(&f.memory, "memory", 0, "")
+	fs.BoolVar(&f.verbose, "v", false, "")
+	if err := fs.Parse(args); err != nil {
+		return f, err
+	}
+	if fs.NArg() > 0 {
+		return f, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if list == "" {
+		return f, errors.New("no kernels given; add --kernels 6.1,6.12")
+	}
+	if f.user && len(f.steps) == 0 {
+		return f, errors.New("--user is for --step")
+	}
+	if f.timeout <= 0 || f.jobs < 0 || f.memory < 0 {
+		return f, errors.New("--timeout, --jobs and --memory must be positive")
+	}
+	var err error
+	if f.kernels, err = kernels.ParseList(list); err != nil {
+		return f, err
+	}
+	f.accel, err = vmtest.ParseAccel(accel)
+	return f, err
+}
+
+// runVMTest is the verb.
+func runVMTest(std stdio, args []string) int {
+	f, err := parseVMTest(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(std.out, vmtestUsage)
+		return 0
+	}
+	if err != nil {
+		return std.errorf("vmtest: %v", err)
+	}
+	cfg, err := f.config(std)
+	if err != nil {
+		return std.errorf("vmtest: %v", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	lost := f.resolve(ctx, &cfg)
+	cells, err := vmtest.Run(ctx, cfg)
+	if err != nil {
+		std.errorf("vmtest: %v", err)
+		return exitInfra
+	}
+	cells = append(lost, cells...)
+	if len(f.steps) > 0 {
+		return f.stepsStatus(std, cells)
+	}
+	return f.report(std, cells)
+}
+
+// config turns the flags into a run, without its kernels.
+func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
+	cfg := vmtest.Config{
+		Accel:    f.accel,
+		Timeout:  f.timeout,
+		Jobs:     f.jobs,
+		MemoryMB: f.memory,
+		Logf: func(format string, args ...any) {
+			fmt.Fprintf(std.err, "agent-lock: vmtest: "+format+"\n", args...)
+		},
+	}
+	for _, s := range f.files {
+		host, guest, ok := strings.Cut(s, ":")
+		if !ok || host == "" || !strings.HasPrefix(guest, "/") {
+			return cfg, fmt.Errorf("--file %q is not HOST:/GUEST", s)
+		}
+		cfg.Files = append(cfg.Files, vmtest.File{Host: host, Guest: guest})
+	}
+	if len(f.steps) > 0 {
+		cfg.Text = std.out
+	} else if f.verbose || f.demo {
+		cfg.Text = std.err
+	}
+	var err error
+	cfg.Plan, err = f.plan()
+	return cfg, err
+}
+
+// plan composes the guest's work.
+func (f vmtestFlags) plan() ([]vmtest.Step, error) {
+	var steps []vmtest.Step
+	for _, s := range f.steps {
+		argv, err := splitWords(s)
+		if err != nil {
+			return nil, fmt.Errorf("--step %q: %w", s, err)
+		}
+		steps = append(steps, vmtest.Step{
+			Name: s, Argv: argv, User: f.user, StopOnFail: true, Timeout: f.timeout,
+		})
+	}
+	if len(steps) > 0 {
+		return steps, nil
+	}
+	if f.demo {
+		steps = append(steps, vmtest.Step{Name: "demo", Argv: []string{"agent-lock", "guest-demo"}})
+	}
+	suite := []string{"agent-lock", "adversary", "--json", "-"}
+	if f.run != "" {
+		suite = append(suite, "--run", f.run)
+	}
+	return append(steps,
+		vmtest.Step{Name: "guest-load", Argv: []string{"agent-lock", "guest-load"}, Results: true},
+		vmtest.Step{Name: "adversary", Argv: suite, Results: true},
+	), nil
+}
+
+// resolve finds the kernels. Those that cannot be used become cells at once.
+func (f vmtestFlags) resolve(ctx context.Context, cfg *vmtest.Config) []vmtest.Cell {
+	var lost []vmtest.Cell
+	for _, spec := range f.kernels {
+		k, err := kernels.Resolve(ctx, spec, kernels.Options{Logf: cfg.Logf})
+		if err != nil {
+			lost = append(lost, vmtest.MissingCell(spec, err, f.allowMissing))
+			cfg.Logf("%v", err)
+			continue
+		}
+		cfg.Kernels = append(cfg.Kernels, k)
+	}
+	return lost
+}
+
+// stepsStatus is the exit status of a run of --step.
+func (f vmtestFlags) stepsStatus(std stdio, cells []vmtest.Cell) int {
+	for _, c := range cells {
+		if c.Fault != "" && !c.Skipped {
+			for _, line := range c.Console {
+				fmt.Fprintf(std.err, "%s console: %s\n", c.Label, line)
+			}
+		}
+	}
+	for _, c := range cells {
+		for _, s := range c.Steps {
+			if s.Status != 0 {
+				return s.Status
+			}
+		}
+		if c.Fault != "" && !c.Skipped {
+			return exitInfra
+		}
+	}
+	return 0
+}
+
+// splitWords splits a command as a shell would, with quotes and backslashes but
+// nothing else of a shell's.
+func splitWords(s string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	var quote rune
+	inWord, escaped := false, false
+	for _, c := range s {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case c == '\\' && quote != '\'':
+			escaped, inWord = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\'' || c == '"':
+			quote, inWord = c, true
+		case c == ' ' || c == '\t' || c == '\n':
+			if inWord {
+				words = append(words, word.String())
+				word.Reset()
+				inWord = false
+			}
+		default:
+			word.WriteRune(c)
+			inWord = true
+		}
+	}
+	if quote != 0 || escaped {
+		return nil, errors.New("it ends inside a quotation")
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	if len(words) == 0 {
+		return nil, errors.New("it has no command")
+	}
+	return words, nil
+}

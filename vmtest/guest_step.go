@@ -1,0 +1,228 @@
+package vmtest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/agent-lock/agent-lock/report"
+	"golang.org/x/sys/unix"
+)
+
+// settleTime is how long killed processes have to disappear.
+const settleTime = 5 * time.Second
+
+// runStep runs one step to its end, and ends everything that it left running.
+func runStep(ch *channel, index int, s Step) StepStatus {
+	status := StepStatus{Step: index}
+	began := time.Now()
+	defer func() { status.Duration = time.Since(began) }()
+	path, err := lookPath(s.Argv[0])
+	if err != nil {
+		status.Status, status.Error = 127, err.Error()
+		return status
+	}
+	out, err := newOutput(ch, index, s.Results)
+	if err != nil {
+		status.Status, status.Error = 126, err.Error()
+		return status
+	}
+	pid, err := startStep(path, s, out)
+	out.started()
+	if err != nil {
+		status.Status, status.Error = 126, fmt.Sprintf("execute %s: %v", path, err)
+		out.wait()
+		return status
+	}
+	timeout := s.Timeout
+	if timeout == 0 {
+		timeout = StepTimeout
+	}
+	var timedOut atomic.Bool
+	timer := time.AfterFunc(timeout, func() {
+		timedOut.Store(true)
+		unix.Kill(-1, unix.SIGKILL) // everything but pid 1, in whatever group or session
+	})
+	ws := waitFor(pid)
+	timer.Stop()
+	if err := killRest(); err != nil {
+		status.Error = err.Error()
+	}
+	results, err := out.wait()
+	if err != nil {
+		status.Error = err.Error()
+	}
+	status.Results = results
+	status.TimedOut = timedOut.Load()
+	status.Status = ws.ExitStatus()
+	if ws.Signaled() {
+		status.Signal = int(ws.Signal())
+		status.Status = 128 + status.Signal
+	}
+	return status
+}
+
+// startStep forks the step in its own session.
+func startStep(path string, s Step, out *output) (int, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	env := []string{"PATH=" + guestPath, "TERM=dumb", "LANG=C.UTF-8"}
+	attr := &syscall.ProcAttr{
+		Files: []uintptr{null.Fd(), out.stdout.Fd(), out.stderr.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	if s.User {
+		attr.Dir = guestHome
+		attr.Sys.Credential = &syscall.Credential{Uid: guestUID, Gid: guestUID}
+		env = append(env, "HOME="+guestHome, "USER="+guestUser, "LOGNAME="+guestUser,
+			"SHELL=/bin/sh", "XDG_RUNTIME_DIR=/run/user/1000")
+	} else {
+		attr.Dir = "/root"
+		env = append(env, "HOME=/root", "USER=root", "LOGNAME=root",
+			"SUDO_UID=1000", "SUDO_GID=1000", "SUDO_USER="+guestUser)
+	}
+	attr.Env = append(env, s.Env...)
+	return syscall.ForkExec(path, s.Argv, attr)
+}
+
+// waitFor reaps, as pid 1 has to, until the process pid is gone.
+func waitFor(pid int) syscall.WaitStatus {
+	for {
+		var ws syscall.WaitStatus
+		got, err := syscall.Wait4(-1, &ws, 0, nil)
+		if got == pid {
+			return ws
+		}
+		if err != nil && !errors.Is(err, syscall.EINTR) {
+			return ws // ECHILD: cannot happen while pid is a child that was not reaped
+		}
+	}
+}
+
+// killRest ends what the step left behind, so that no step meets another's.
+// Orphans become our children before their parents can be reaped, so that having
+// no child means that nothing is left.
+func killRest() error {
+	for end := time.Now().Add(settleTime); ; {
+		unix.Kill(-1, unix.SIGKILL) // succeeds always: there are kernel threads
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, syscall.ECHILD):
+			return nil
+		case pid > 0:
+		case time.Now().After(end):
+			return errors.New("the step left processes that cannot be killed")
+		default:
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// output forwards what a step prints. The step only ever holds pipes: whatever
+// it writes, pid 1 puts it into frames.
+type output struct {
+	ch             *channel
+	step           int
+	stdout, stderr *os.File // the step's ends
+	readers        []*os.File
+	wg             sync.WaitGroup
+
+	mu      sync.Mutex
+	results int
+	err     error
+}
+
+func newOutput(ch *channel, step int, results bool) (*output, error) {
+	o := &output{ch: ch, step: step}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, outR.Close(), outW.Close())
+	}
+	o.stdout, o.stderr = outW, errW
+	o.readers = []*os.File{outR, errR}
+	o.wg.Add(2)
+	if results {
+		go o.forwardResults(outR)
+	} else {
+		go o.forwardText(outR)
+	}
+	go o.forwardText(errR)
+	return o, nil
+}
+
+// started closes our copies of the step's ends.
+func (o *output) started() {
+	o.stdout.Close()
+	o.stderr.Close()
+}
+
+// wait returns how many results came, and the first fault in them.
+func (o *output) wait() (int, error) {
+	o.wg.Wait()
+	for _, r := range o.readers {
+		r.Close()
+	}
+	return o.results, o.err
+}
+
+func (o *output) forwardText(r io.Reader) {
+	defer o.wg.Done()
+	buf := make([]byte, textChunk)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			o.ch.send(frameText, textPayload{o.step, buf[:n]})
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (o *output) forwardResults(r io.Reader) {
+	defer o.wg.Done()
+	br := bufio.NewReaderSize(r, 64<<10)
+	for n := 1; ; n++ {
+		line, err := br.ReadBytes('\n')
+		if text := bytes.TrimSpace(line); len(text) > 0 {
+			o.forwardResult(n, text)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (o *output) forwardResult(n int, line []byte) {
+	var res report.Result
+	err := json.Unmarshal(line, &res)
+	if err == nil && (res.Kind == "" || res.Name == "" || res.Outcome == "") {
+		err = errors.New("kind, name or outcome is missing")
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err == nil {
+		o.results++
+		o.ch.send(frameResult, res)
+		return
+	}
+	if o.err == nil {
+		o.err = fmt.Errorf("line %d of its output is no result (%v): %.80q", n, err, line)
+	}
+	o.ch.send(frameText, textPayload{o.step, append(bytes.Clone(line), '\n')})
+}

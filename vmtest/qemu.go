@@ -1,0 +1,214 @@
+package vmtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agent-lock/agent-lock/kernels"
+)
+
+// The isa-debug-exit device turns a byte written to its port into QEMU's exit
+// status (byte<<1 | 1). A panic and a power-off both exit QEMU with 0, so an
+// ending of our own is the only one that can be told from them.
+const (
+	debugExitPort = 0xf4
+	exitDone      = 0x10 // pid 1 did all its work
+	exitBroken    = 0x11 // pid 1 could not work
+)
+
+func debugExitStatus(b byte) int { return int(b)<<1 | 1 }
+
+// accel is how QEMU runs guest code.
+type accel string
+
+const (
+	accelKVM accel = "kvm"
+	accelTCG accel = "tcg"
+)
+
+// args are the options that choose the machine. The probe uses the same ones:
+// KVM that works for one machine or CPU may not for another.
+func (a accel) args(cpus, memoryMB int) []string {
+	cpu := "max"
+	if a == accelKVM {
+		cpu = "host"
+	}
+	return []string{
+		"-machine", "q35,accel=" + string(a), "-cpu", cpu,
+		"-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(memoryMB),
+		"-display", "none", "-nodefaults", "-no-user-config",
+		"-no-reboot", // with panic=-1, a panic ends QEMU at once
+		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=0x04", debugExitPort),
+	}
+}
+
+// qemuBinary finds QEMU.
+func qemuBinary() (string, error) {
+	if runtime.GOARCH != "amd64" {
+		return "", fmt.Errorf("vmtest boots x86-64 guests only, and this binary is for %s", runtime.GOARCH)
+	}
+	path, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		return "", errors.New("qemu-system-x86_64 is not installed;" +
+			" install it with apt-get install qemu-system-x86")
+	}
+	return path, nil
+}
+
+// guestLSM is CONFIG_LSM where it is unknown. The kernel ignores names it lacks.
+const guestLSM = "landlock,lockdown,yama,loadpin,safesetid,integrity,selinux,apparmor,tomoyo"
+
+// commandLine is the kernel's command line.
+func commandLine(k kernels.Kernel, a accel) string {
+	words := []string{
+		"console=ttyS0", "earlyprintk=serial,ttyS0,115200",
+		"loglevel=6",        // up to notices: the banner is one
+		"panic=-1",          // reboot at once, which -no-reboot makes an exit
+		"oops=panic",        // a kernel that oopsed proves nothing any more
+		"cryptomgr.notests", // saves 0.3 s of self-tests of ciphers
+		"no_timer_check",    // the emulated timer is known to work
+	}
+	if a == accelTCG {
+		words = append(words, "tsc=reliable")
+	}
+	lsm, err := k.ConfigValue("CONFIG_LSM")
+	if err != nil {
+		lsm = guestLSM
+	}
+	if !slices.Contains(strings.Split(lsm, ","), "bpf") {
+		words = append(words, "lsm="+strings.Trim(lsm+",bpf", ","))
+	}
+	// What follows "--" are the arguments of /init.
+	return strings.Join(append(words, "--", "guest-init"), " ")
+}
+
+// machine is one running QEMU.
+type machine struct {
+	console io.ReadCloser // the guest's first serial port
+	results io.ReadCloser // its second
+	stderr  *limitedBuffer
+	exited  chan struct{} // closed when QEMU is gone; then err is set
+	err     error
+	pid     int
+}
+
+// machineSpec says what to boot.
+type machineSpec struct {
+	qemu      string
+	accel     accel
+	cpus      int
+	memoryMB  int
+	kernel    kernels.Kernel
+	initramfs string
+}
+
+func (s machineSpec) args() []string {
+	return append(s.accel.args(s.cpus, s.memoryMB),
+		"-chardev", "socket,id=con,fd=3", "-serial", "chardev:con",
+		"-chardev", "socket,id=res,fd=4", "-serial", "chardev:res",
+		"-kernel", s.kernel.Boot(), "-initrd", s.initramfs,
+		"-append", commandLine(s.kernel, s.accel))
+}
+
+// start starts QEMU. Its ports are socket pairs, which need no names and no cleaning up.
+func (s machineSpec) start() (*machine, error) {
+	con, conGuest, err := socketPair("console")
+	if err != nil {
+		return nil, err
+	}
+	res, resGuest, err := socketPair("results")
+	if err != nil {
+		return nil, errors.Join(err, con.Close(), conGuest.Close())
+	}
+	cmd := exec.Command(s.qemu, s.args()...)
+	cmd.ExtraFiles = []*os.File{conGuest, resGuest}
+	m := &machine{console: con, results: res, stderr: &limitedBuffer{max: 64 << 10}}
+	cmd.Stderr = m.stderr
+	cmd.Stdout = m.stderr
+	m.pid, m.exited, err = startBound(cmd, &m.err)
+	err = errors.Join(err, conGuest.Close(), resGuest.Close())
+	if err != nil {
+		m.close()
+		return nil, fmt.Errorf("start QEMU: %w", err)
+	}
+	return m, nil
+}
+
+// kill ends QEMU and everything in its process group.
+func (m *machine) kill() {
+	if m.pid > 0 {
+		unix.Kill(-m.pid, unix.SIGKILL)
+	}
+}
+
+func (m *machine) close() {
+	m.console.Close()
+	m.results.Close()
+}
+
+// startBound starts cmd in a process group of its own, to be killed by the
+// kernel when we die. The kernel means the thread that forked, so that thread
+// waits with the command until it is gone. *result is set when exited is closed.
+func startBound(cmd *exec.Cmd, result *error) (pid int, exited chan struct{}, err error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	exited = make(chan struct{})
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		*result = cmd.Wait()
+		close(exited)
+	}()
+	if err := <-started; err != nil {
+		return 0, nil, err
+	}
+	return cmd.Process.Pid, exited, nil
+}
+
+func socketPair(name string) (host, guest *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make %s port: %w", name, err)
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil { // so that Close ends a Read
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
+}
+
+// limitedBuffer keeps the first max bytes written to it.
+type limitedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+	max int
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf.Write(p[:min(len(p), b.max-b.buf.Len())])
+	return len(p), nil
+}
+
+func (b *limitedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
