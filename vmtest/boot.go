@@ -38,6 +38,7 @@ type guest struct {
 	limits  limits
 	onText  func(step int, data []byte)
 	machine *machine
+	record  *record
 
 	console    console
 	stream     stream
@@ -45,6 +46,7 @@ type guest struct {
 	fault      Fault // why we ended the machine
 	detail     string
 	guestError string
+	results    map[int][]report.Result // by step
 	exitStatus int
 
 	deadline *time.Timer
@@ -60,7 +62,8 @@ func (g *guest) run(ctx context.Context, spec machineSpec) error {
 	defer m.close()
 	g.machine = m
 	g.began = time.Now()
-	con, res := readLines(m.console, consoleLineMax*8), readLines(m.results, maxFrame)
+	con := readLines(io.TeeReader(m.console, g.record.console), consoleLineMax*8)
+	res := readLines(io.TeeReader(m.results, g.record.frames), maxFrame)
 	g.deadline = time.NewTimer(g.limits.hello)
 	defer g.deadline.Stop()
 	if g.limits.banner > 0 {
@@ -178,6 +181,8 @@ func (g *guest) frame(f frame) error {
 		}
 		r.Kernel = c.Label
 		c.Results = append(c.Results, r)
+		step := len(c.Steps) // steps run one after the other
+		g.results[step] = append(g.results[step], r)
 	case frameExit:
 		var s StepStatus
 		if err := f.decode(&s); err != nil {

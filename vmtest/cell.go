@@ -73,6 +73,11 @@ func MissingCell(spec string, err error, tolerate bool) Cell {
 	return c
 }
 
+// BrokenCell returns the cell of a kernel for which no machine could be started.
+func BrokenCell(k kernels.Kernel, err error) Cell {
+	return broken(k, labels([]kernels.Kernel{k})[0], FaultQEMU, err)
+}
+
 // Boot returns the cell's own result.
 func (c Cell) Boot() report.Result {
 	r := report.Result{
@@ -184,6 +189,12 @@ func (g *guest) stepFault() (Fault, string) {
 			return FaultStep, "step " + s.Name + ": " + status.describe()
 		case s.Results && status.Results == 0:
 			return FaultStep, "step " + s.Name + ": no results; " + status.describe()
+		}
+		if s.Check == nil {
+			continue
+		}
+		if err := s.Check(status.Status, g.results[i]); err != nil {
+			return FaultStep, "step " + s.Name + ": " + err.Error()
 		}
 	}
 	return "", ""

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/agent-lock/agent-lock/report"
 )
 
 // Step is one command that the guest runs.
@@ -24,6 +26,9 @@ type Step struct {
 	User bool `json:"user,omitempty"`
 	// StopOnFail ends the plan when the step's exit status is not 0.
 	StopOnFail bool `json:"stop_on_fail,omitempty"`
+	// Check, when set, compares the step's exit status with its results. An error
+	// breaks the cell: one of the two is wrong.
+	Check func(status int, results []report.Result) error `json:"-"`
 }
 
 // StepTimeout is the time a step has unless it says otherwise.

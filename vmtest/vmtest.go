@@ -9,15 +9,11 @@ package vmtest
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -47,6 +43,9 @@ type Config struct {
 	// Text gets what the steps print, as it comes; nil drops it. With more than
 	// one kernel each line starts with the kernel's name.
 	Text io.Writer
+	// Keep is a folder for the raw record of each cell: LABEL.console, LABEL.frames
+	// and LABEL.qemu, the command line. Empty: nothing is kept.
+	Keep string
 	// Logf is told what happens; nil: nobody.
 	Logf func(format string, args ...any)
 }
@@ -117,6 +116,11 @@ func Run(ctx context.Context, cfg Config) ([]Cell, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Keep != "" {
+		if err := os.MkdirAll(cfg.Keep, 0o755); err != nil {
+			return nil, fmt.Errorf("make folder for records: %w", err)
+		}
+	}
 	dir, err := os.MkdirTemp("", "agent-lock-vmtest-")
 	if err != nil {
 		return nil, fmt.Errorf("make temporary folder: %w", err)
@@ -132,121 +136,20 @@ func Run(ctx context.Context, cfg Config) ([]Cell, error) {
 	return r.all(ctx), nil
 }
 
-// Errors collects the faults of all cells; nil when there is none.
+// Errors collects the faults of all cells that are not tolerated; nil when there
+// is none.
 func Errors(cells []Cell) error {
-	var all *multierror.Error
+	all := &multierror.Error{ErrorFormat: func(errs []error) string {
+		lines := make([]string, len(errs))
+		for i, err := range errs {
+			lines[i] = err.Error()
+		}
+		return strings.Join(lines, "\n")
+	}}
 	for _, c := range cells {
-		if c.Fault != "" {
+		if c.Fault != "" && !c.Skipped {
 			all = multierror.Append(all, fmt.Errorf("%s: %s: %s", c.Label, c.Fault, c.Detail))
 		}
 	}
 	return all.ErrorOrNil()
-}
-
-// runner is one run.
-type runner struct {
-	cfg   Config
-	qemu  string
-	base  string
-	dir   string
-	accel *accelerator
-	text  sync.Mutex
-}
-
-// all runs the cells, cfg.Jobs at a time.
-func (r *runner) all(ctx context.Context) []Cell {
-	labels := labels(r.cfg.Kernels)
-	cells := make([]Cell, len(r.cfg.Kernels))
-	slots := make(chan struct{}, r.cfg.Jobs)
-	var wg sync.WaitGroup
-	for i, k := range r.cfg.Kernels {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if err := ctx.Err(); err != nil {
-				fault, detail := contextFault(ctx)
-				cells[i] = broken(k, labels[i], fault, errors.New(detail))
-				return
-			}
-			cells[i] = r.cell(ctx, k, labels[i])
-		}()
-	}
-	wg.Wait()
-	return cells
-}
-
-// labels names the kernels' columns: by version, where that tells them apart.
-func labels(ks []kernels.Kernel) []string {
-	count := make(map[string]int)
-	for _, k := range ks {
-		count[k.Version]++
-	}
-	out := make([]string, len(ks))
-	for i, k := range ks {
-		out[i] = k.Version
-		if k.Version == "" || count[k.Version] > 1 {
-			out[i] = k.Name
-		}
-	}
-	return out
-}
-
-// cell boots one kernel, twice if KVM turns out not to work for it.
-func (r *runner) cell(ctx context.Context, k kernels.Kernel, label string) Cell {
-	for {
-		a := r.accel.current()
-		r.cfg.Logf("%s: booting (%s)", label, a)
-		c, err := r.boot(ctx, k, label, a)
-		if err != nil {
-			c = broken(k, label, FaultQEMU, err)
-		}
-		if c.Hello == 0 && !c.kernelRan && ctx.Err() == nil && r.accel.fail(a, c.Detail) {
-			continue
-		}
-		if c.Fault != "" {
-			r.cfg.Logf("%s: broken after %.1f s: %s: %s", label, c.Wall.Seconds(), c.Fault, c.Detail)
-		} else {
-			r.cfg.Logf("%s: hello after %.1f s, done after %.1f s, %d results", label,
-				c.Hello.Seconds(), c.Wall.Seconds(), len(c.Results))
-		}
-		return c
-	}
-}
-
-func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a accel) (Cell, error) {
-	cell := Cell{Kernel: k, Label: label, Accel: string(a), Fault: FaultQEMU}
-	var nonce [16]byte
-	rand.Read(nonce[:]) // never fails
-	p := plan{Nonce: hex.EncodeToString(nonce[:]), Steps: r.cfg.Plan}
-	recs, err := runRecords(p, r.cfg.Files)
-	if err != nil {
-		return cell, err
-	}
-	initramfs := filepath.Join(r.dir, p.Nonce[:8]+".cpio")
-	if err := writeInitramfs(initramfs, r.base, recs); err != nil {
-		return cell, err
-	}
-	defer os.Remove(initramfs)
-	out := r.newText(label)
-	g := &guest{
-		cell:   &cell,
-		plan:   p,
-		limits: limitsFor(a, r.cfg.Idle),
-		stream: stream{nonce: p.Nonce},
-		onText: func(_ int, data []byte) { out.write(data) },
-	}
-	err = g.run(ctx, machineSpec{
-		qemu:      r.qemu,
-		accel:     a,
-		cpus:      r.cfg.CPUs,
-		memoryMB:  r.cfg.MemoryMB,
-		kernel:    k,
-		initramfs: initramfs,
-	})
-	out.flush()
-	cell.Output = out.last
-	cell.kernelRan = g.console.kernel
-	return cell, err
 }

@@ -44,6 +44,7 @@ func verbs() []verb {
 		{"attacker", "", runAttacker},
 		{"vmtest", "boot kernels, load every program, attack the jail", runVMTest},
 		{"guest-init", "", runGuestInit},
+		{"guest-provoke", "", runGuestProvoke},
 		{"guest-load", "", guestLoad},
 		{"guest-demo", "", guestDemo},
 		{"guest-bench", "", guestBench},

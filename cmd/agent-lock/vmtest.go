@@ -44,6 +44,7 @@ Flags:
   --step 'CMD'      run this in the guest instead (repeatable)
   --user            run the --step commands as the guest's user dev, not as root
   --file HOST:GUEST put a file into the guest (repeatable)
+  --keep DIR        keep each guest's console, frames and QEMU command line there
   --jobs N          machines at a time (default: one a core)
   --memory MB       of each machine (default 1024)
   -v                show every row of the table, and what the guest's steps print
@@ -68,6 +69,7 @@ type vmtestFlags struct {
 	steps        []string
 	user         bool
 	files        []string
+	keep         string
 	jobs, memory int
 	verbose      bool
 }
@@ -87,6 +89,7 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	fs.Func("step", "", func(s string) error { f.steps = append(f.steps, s); return nil })
 	fs.BoolVar(&f.user, "user", false, "")
 	fs.Func("file", "", func(s string) error { f.files = append(f.files, s); return nil })
+	fs.StringVar(&f.keep, "keep", "", "")
 	fs.IntVar(&f.jobs, "jobs", 0, "")
 	fs.IntVar(&f.memory, "memory", 0, "")
 	fs.BoolVar(&f.verbose, "v", false, "")
@@ -131,17 +134,16 @@ func runVMTest(std stdio, args []string) int {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	lost := f.resolve(ctx, &cfg)
-	cells, err := vmtest.Run(ctx, cfg)
+	out, err := openJSON(std, f.json)
 	if err != nil {
-		std.errorf("vmtest: %v", err)
-		return exitInfra
+		return std.errorf("vmtest: %v", err)
 	}
-	cells = append(lost, cells...)
+	cells := f.boot(ctx, cfg)
+	status := f.report(std, out, cells)
 	if len(f.steps) > 0 {
-		return f.stepsStatus(std, cells)
+		return stepsStatus(cells)
 	}
-	return f.report(std, cells)
+	return status
 }
 
 // config turns the flags into a run, without its kernels.
@@ -151,6 +153,7 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 		Timeout:  f.timeout,
 		Jobs:     f.jobs,
 		MemoryMB: f.memory,
+		Keep:     f.keep,
 		Logf: func(format string, args ...any) {
 			fmt.Fprintf(std.err, "agent-lock: vmtest: "+format+"\n", args...)
 		},
@@ -195,87 +198,46 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 		suite = append(suite, "--run", f.run)
 	}
 	return append(steps,
-		vmtest.Step{Name: "guest-load", Argv: []string{"agent-lock", "guest-load"}, Results: true},
-		vmtest.Step{Name: "adversary", Argv: suite, Results: true},
+		vmtest.Step{
+			Name:    "guest-load",
+			Argv:    []string{"agent-lock", "guest-load"},
+			Results: true,
+			Check:   vmtest.BadIsStatus,
+		},
+		vmtest.Step{
+			Name:    "adversary",
+			Argv:    suite,
+			Results: true,
+			Check:   vmtest.LeaksAreStatus,
+		},
 	), nil
 }
 
-// resolve finds the kernels. Those that cannot be used become cells at once.
-func (f vmtestFlags) resolve(ctx context.Context, cfg *vmtest.Config) []vmtest.Cell {
-	var lost []vmtest.Cell
+// boot finds the kernels and runs those that there are. The cells are in the
+// order of --kernels.
+func (f vmtestFlags) boot(ctx context.Context, cfg vmtest.Config) []vmtest.Cell {
+	cells := make(map[string]vmtest.Cell)
 	for _, spec := range f.kernels {
 		k, err := kernels.Resolve(ctx, spec, kernels.Options{Logf: cfg.Logf})
 		if err != nil {
-			lost = append(lost, vmtest.MissingCell(spec, err, f.allowMissing))
-			cfg.Logf("%v", err)
+			cells[spec] = vmtest.MissingCell(spec, err, f.allowMissing)
 			continue
 		}
 		cfg.Kernels = append(cfg.Kernels, k)
 	}
-	return lost
-}
-
-// stepsStatus is the exit status of a run of --step.
-func (f vmtestFlags) stepsStatus(std stdio, cells []vmtest.Cell) int {
-	for _, c := range cells {
-		if c.Fault != "" && !c.Skipped {
-			for _, line := range c.Console {
-				fmt.Fprintf(std.err, "%s console: %s\n", c.Label, line)
+	if len(cfg.Kernels) > 0 {
+		booted, err := vmtest.Run(ctx, cfg)
+		for i, k := range cfg.Kernels {
+			if err != nil {
+				cells[k.Name] = vmtest.BrokenCell(k, err)
+			} else {
+				cells[k.Name] = booted[i]
 			}
 		}
 	}
-	for _, c := range cells {
-		for _, s := range c.Steps {
-			if s.Status != 0 {
-				return s.Status
-			}
-		}
-		if c.Fault != "" && !c.Skipped {
-			return exitInfra
-		}
+	ordered := make([]vmtest.Cell, len(f.kernels))
+	for i, spec := range f.kernels {
+		ordered[i] = cells[spec]
 	}
-	return 0
-}
-
-// splitWords splits a command as a shell would, with quotes and backslashes but
-// nothing else of a shell's.
-func splitWords(s string) ([]string, error) {
-	var words []string
-	var word strings.Builder
-	var quote rune
-	inWord, escaped := false, false
-	for _, c := range s {
-		switch {
-		case escaped:
-			word.WriteRune(c)
-			escaped = false
-		case c == '\\' && quote != '\'':
-			escaped, inWord = true, true
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote != 0:
-			word.WriteRune(c)
-		case c == '\'' || c == '"':
-			quote, inWord = c, true
-		case c == ' ' || c == '\t' || c == '\n':
-			if inWord {
-				words = append(words, word.String())
-				word.Reset()
-				inWord = false
-			}
-		default:
-			word.WriteRune(c)
-			inWord = true
-		}
-	}
-	if quote != 0 || escaped {
-		return nil, errors.New("it ends inside a quotation")
-	}
-	if inWord {
-		words = append(words, word.String())
-	}
-	if len(words) == 0 {
-		return nil, errors.New("it has no command")
-	}
-	return words, nil
+	return ordered
 }

@@ -1,15 +1,87 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 
+	"github.com/agent-lock/agent-lock/report"
 	"github.com/agent-lock/agent-lock/vmtest"
 )
 
-// report prints the matrix and returns the exit status.
-func (f vmtestFlags) report(std stdio, cells []vmtest.Cell) int {
-	for _, c := range cells {
-		fmt.Fprintf(std.out, "%+v\n", c)
+// jsonOutput is where results go as JSON lines.
+type jsonOutput struct {
+	w      io.Writer // nil: nowhere
+	close  func() error
+	stdout bool // the table has to make way
+}
+
+// openJSON opens the file of --json before anything is started.
+func openJSON(std stdio, name string) (jsonOutput, error) {
+	none := func() error { return nil }
+	switch name {
+	case "":
+		return jsonOutput{close: none}, nil
+	case "-":
+		return jsonOutput{w: std.out, close: none, stdout: true}, nil
 	}
-	return 0
+	f, err := os.Create(name)
+	if err != nil {
+		return jsonOutput{}, fmt.Errorf("write results: %w", err)
+	}
+	return jsonOutput{w: f, close: f.Close}, nil
+}
+
+// report writes the results and the matrix, and returns the exit status.
+func (f vmtestFlags) report(std stdio, out jsonOutput, cells []vmtest.Cell) int {
+	var err error
+	if out.w != nil {
+		err = report.WriteJSON(out.w, vmtest.Results(cells)...)
+	}
+	table := std.out
+	if out.stdout || len(f.steps) > 0 {
+		table = std.err
+	}
+	status := vmtest.Judge(cells)
+	if len(f.steps) == 0 || status != vmtest.Passed {
+		err = errors.Join(err, vmtest.WriteMatrix(table, cells, f.verbose))
+	}
+	if err = errors.Join(err, out.close()); err != nil {
+		std.errorf("vmtest: write results: %v", err)
+		return exitInfra
+	}
+	if err := vmtest.Errors(cells); err != nil {
+		for _, line := range strings.Split(err.Error(), "\n") {
+			std.errorf("vmtest: %s", line)
+		}
+	}
+	switch status {
+	case vmtest.Passed:
+		return 0
+	case vmtest.Failed:
+		return exitFailed
+	}
+	return exitInfra
+}
+
+// stepsStatus is the exit status of a run of --step: that of the first step
+// that failed, but exitInfra where a guest broke by itself.
+func stepsStatus(cells []vmtest.Cell) int {
+	first := 0
+	for _, c := range cells {
+		if c.Fault != "" && c.Fault != vmtest.FaultStep && !c.Skipped {
+			return exitInfra
+		}
+		for _, s := range c.Steps {
+			if first == 0 {
+				first = s.Status
+			}
+		}
+	}
+	if first == 0 && vmtest.Judge(cells) == vmtest.Broken {
+		return exitInfra
+	}
+	return first
 }

@@ -1,0 +1,129 @@
+package vmtest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/agent-lock/agent-lock/kernels"
+	"github.com/agent-lock/agent-lock/report"
+)
+
+// runner is one run.
+type runner struct {
+	cfg   Config
+	qemu  string
+	base  string
+	dir   string
+	accel *accelerator
+	text  sync.Mutex
+}
+
+// all runs the cells, cfg.Jobs at a time.
+func (r *runner) all(ctx context.Context) []Cell {
+	labels := labels(r.cfg.Kernels)
+	cells := make([]Cell, len(r.cfg.Kernels))
+	slots := make(chan struct{}, r.cfg.Jobs)
+	var wg sync.WaitGroup
+	for i, k := range r.cfg.Kernels {
+		slots <- struct{}{} // here, so that the cells start in their order
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer func() { <-slots }()
+			if err := ctx.Err(); err != nil {
+				fault, detail := contextFault(ctx)
+				cells[i] = broken(k, labels[i], fault, errors.New(detail))
+				return
+			}
+			cells[i] = r.cell(ctx, k, labels[i])
+		}()
+	}
+	wg.Wait()
+	return cells
+}
+
+// labels names the kernels' columns: by version, where that tells them apart.
+func labels(ks []kernels.Kernel) []string {
+	count := make(map[string]int)
+	for _, k := range ks {
+		count[k.Version]++
+	}
+	out := make([]string, len(ks))
+	for i, k := range ks {
+		out[i] = k.Version
+		if k.Version == "" || count[k.Version] > 1 {
+			out[i] = k.Name
+		}
+	}
+	return out
+}
+
+// cell boots one kernel, twice if KVM turns out not to work for it.
+func (r *runner) cell(ctx context.Context, k kernels.Kernel, label string) Cell {
+	for {
+		a := r.accel.current()
+		r.cfg.Logf("%s: booting (%s)", label, a)
+		c, err := r.boot(ctx, k, label, a)
+		if err != nil {
+			c = broken(k, label, FaultQEMU, err)
+		}
+		if c.Hello == 0 && !c.kernelRan && ctx.Err() == nil && r.accel.fail(a, c.Detail) {
+			continue
+		}
+		if c.Fault != "" {
+			r.cfg.Logf("%s: broken after %.1f s (%s)", label, c.Wall.Seconds(), c.Fault)
+		} else {
+			r.cfg.Logf("%s: hello after %.1f s, done after %.1f s, %d results", label,
+				c.Hello.Seconds(), c.Wall.Seconds(), len(c.Results))
+		}
+		return c
+	}
+}
+
+func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a accel) (Cell, error) {
+	cell := Cell{Kernel: k, Label: label, Accel: string(a), Fault: FaultQEMU}
+	var nonce [16]byte
+	rand.Read(nonce[:]) // never fails
+	p := plan{Nonce: hex.EncodeToString(nonce[:]), Steps: r.cfg.Plan}
+	recs, err := runRecords(p, r.cfg.Files)
+	if err != nil {
+		return cell, err
+	}
+	initramfs := filepath.Join(r.dir, p.Nonce[:8]+".cpio")
+	if err := writeInitramfs(initramfs, r.base, recs); err != nil {
+		return cell, err
+	}
+	defer os.Remove(initramfs)
+	out := r.newText(label)
+	g := &guest{
+		cell:    &cell,
+		plan:    p,
+		limits:  limitsFor(a, r.cfg.Idle),
+		stream:  stream{nonce: p.Nonce},
+		results: make(map[int][]report.Result),
+		onText:  func(_ int, data []byte) { out.write(data) },
+	}
+	spec := machineSpec{
+		qemu:      r.qemu,
+		accel:     a,
+		cpus:      r.cfg.CPUs,
+		memoryMB:  r.cfg.MemoryMB,
+		kernel:    k,
+		initramfs: initramfs,
+	}
+	rec, err := newRecord(r.cfg.Keep, label, spec)
+	if err != nil {
+		return cell, err
+	}
+	g.record = rec
+	err = errors.Join(g.run(ctx, spec), rec.close())
+	out.flush()
+	cell.Output = out.last
+	cell.kernelRan = g.console.kernel
+	return cell, err
+}
