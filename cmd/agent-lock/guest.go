@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 
@@ -25,7 +24,7 @@ var provocations = map[string]func(std stdio) error{
 	"panic":    provokePanic,
 	"warning":  provokeWarning,
 	"sleep":    func(stdio) error { time.Sleep(time.Hour); return nil },
-	"starve":   provokeStarvation,
+	"freeze":   provokeFreeze,
 	"memory":   provokeMemory,
 	"power":    func(stdio) error { return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF) },
 	"truncate": func(stdio) error { vmtest.EndGuest(); return nil },
@@ -66,23 +65,16 @@ func provokeWarning(stdio) error {
 	return os.WriteFile("/dev/kmsg", []byte(text), 0)
 }
 
-// provokeStarvation takes both processors away from pid 1 for good.
-func provokeStarvation(stdio) error {
-	if err := os.WriteFile("/proc/sys/kernel/sched_rt_runtime_us", []byte("-1"), 0); err != nil {
+// provokeFreeze stops pid 1, as a kernel that hangs would.
+func provokeFreeze(stdio) error {
+	const group = "/sys/fs/cgroup/frozen"
+	if err := os.Mkdir(group, 0o755); err != nil {
 		return err
 	}
-	attr := &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 99, Size: unix.SizeofSchedAttr}
-	for range 4 * runtime.NumCPU() {
-		go func() {
-			runtime.LockOSThread()
-			if err := unix.SchedSetAttr(0, attr, 0); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-			for {
-			}
-		}()
+	if err := os.WriteFile(group+"/cgroup.procs", []byte("1"), 0); err != nil {
+		return err
 	}
-	select {}
+	return os.WriteFile(group+"/cgroup.freeze", []byte("1"), 0)
 }
 
 // provokeMemory uses memory until the kernel takes it back.
