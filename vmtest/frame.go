@@ -138,14 +138,10 @@ func decodeFrame(line []byte) (frame, error) {
 		return frame{}, fmt.Errorf("frame %d has %d bytes of payload, want %.20q",
 			seq, len(payload), fields[3])
 	}
-	sum, err := strconv.ParseUint(string(fields[4]), 16, 32)
-	if err != nil {
-		return frame{}, fmt.Errorf("frame %d: checksum: %w", seq, err)
-	}
 	head := rest[:len(rest)-len(payload)-len(fields[4])-1]
-	got := crc32.Update(crc32.ChecksumIEEE(head), crc32.IEEETable, payload)
-	if got != uint32(sum) {
-		return frame{}, fmt.Errorf("frame %d: checksum %08x, want %08x", seq, got, sum)
+	sum := crc32.Update(crc32.ChecksumIEEE(head), crc32.IEEETable, payload)
+	if got := fmt.Sprintf("%08x", sum); got != string(fields[4]) {
+		return frame{}, fmt.Errorf("frame %d: checksum %s, want %.20q", seq, got, fields[4])
 	}
 	f := frame{seq: seq, kind: frameKind(fields[1]), payload: payload}
 	switch string(fields[2]) {

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -201,7 +200,7 @@ func lookPath(name string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w in the guest (add it with --file)", name, syscall.ENOENT)
+	return "", fmt.Errorf("%s is not in the guest (add it with --file)", name)
 }
 
 func writeSysctl(name string, value int) error {

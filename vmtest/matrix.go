@@ -136,10 +136,11 @@ func shout(r report.Result) string {
 	return string(r.Outcome)
 }
 
-// plain reports whether a row says on every kernel what one hopes to read.
+// plain reports whether a row says what one hopes to read, on every kernel that
+// could say anything.
 func plain(words []string) bool {
 	for _, w := range words {
-		if w != string(report.OK) && w != string(report.Denied) {
+		if w != string(report.OK) && w != string(report.Denied) && w != "-" {
 			return false
 		}
 	}
@@ -232,7 +233,7 @@ func (m matrix) writeRows(b *strings.Builder, kind report.Kind, title string, ve
 	}
 	tw.Flush()
 	if folded > 0 && shown > 0 {
-		fmt.Fprintf(b, "(%d more, ok or denied on every kernel)\n", folded)
+		fmt.Fprintf(b, "(%d more: ok or denied everywhere)\n", folded)
 	}
 }
 
