@@ -54,6 +54,9 @@ func parsePackages(text []byte) []pkg {
 		if m == nil || p.version == "" || seen[p.name+"="+p.version] {
 			continue
 		}
+		if strings.HasSuffix(m[2], "-rt") { // it looks like a part of the ABI name
+			continue
+		}
 		seen[p.name+"="+p.version] = true
 		p.unsigned, p.abi, p.flavour = m[1] != "", m[2], m[3]
 		pkgs = append(pkgs, p)
