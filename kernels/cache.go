@@ -109,7 +109,8 @@ func (c cache) find(match func(entry) bool) (string, entry, bool) {
 
 // create makes an entry by letting fill write its files into a new folder. When
 // the entry exists, or appears while waiting for its lock, fill is not called.
-func (c cache) create(ctx context.Context, name string, fill func(dir string) (entry, error)) error {
+func (c cache) create(ctx context.Context, name string,
+	fill func(dir string) (entry, error)) error {
 	unlock, err := c.lock(ctx, name)
 	if err != nil {
 		return err
@@ -133,7 +134,8 @@ func (c cache) create(ctx context.Context, name string, fill func(dir string) (e
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(tmp, "entry.json"), append(text, '\n'), 0o644); err != nil {
+	text = append(text, '\n')
+	if err := os.WriteFile(filepath.Join(tmp, "entry.json"), text, 0o644); err != nil {
 		return fmt.Errorf("write cache entry: %w", err)
 	}
 	if err := os.Chmod(tmp, 0o755); err != nil {

@@ -39,13 +39,14 @@ func tinyELF(t testing.TB, noteType uint32) []byte {
 	h.Ident[elf.EI_VERSION] = byte(elf.EV_CURRENT)
 	write(&out, h)
 	write(&out, elf.Prog64{
-		Type: uint32(elf.PT_NOTE), Off: 120, Filesz: uint64(note.Len()), Memsz: uint64(note.Len()), Align: 4,
+		Type: uint32(elf.PT_NOTE), Align: 4,
+		Off: 120, Filesz: uint64(note.Len()), Memsz: uint64(note.Len()),
 	})
 	out.Write(note.Bytes())
 	return out.Bytes()
 }
 
-const tinyBanner = "6.1.0-57-cloud-amd64 (someone) #1 SMP PREEMPT_DYNAMIC Debian 6.1.192-3 (2026-11-20)"
+const tinyBanner = "6.1.0-57-cloud-amd64 (someone) #1 SMP Debian 6.1.192-3 (2026-11-20)"
 
 // tinyImage wraps a payload into a bzImage with nothing else in it.
 func tinyImage(packed []byte) []byte {
@@ -120,7 +121,7 @@ func TestExtract(t *testing.T) {
 				t.Fatalf("extract = %v", err)
 			}
 			if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, vmlinux) {
-				t.Errorf("extract wrote %d bytes, %v, want the %d of the ELF", len(got), err, len(vmlinux))
+				t.Errorf("extract wrote %d bytes, %v, want %d", len(got), err, len(vmlinux))
 			}
 		})
 	}
@@ -170,9 +171,9 @@ func TestResolveFile(t *testing.T) {
 	for name, note := range map[string]uint32{"pvh": noteTypePVH, "no_pvh": noteTypePVH - 1} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			image := filepath.Join(dir, "vmlinuz-mine")
+			image, config := filepath.Join(dir, "vmlinuz-mine"), filepath.Join(dir, "config-mine")
 			data := tinyImage(packers(t)["gzip"](tinyELF(t, note)))
-			for path, data := range map[string][]byte{image: data, filepath.Join(dir, "config-mine"): nil} {
+			for path, data := range map[string][]byte{image: data, config: nil} {
 				if err := os.WriteFile(path, data, 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -184,11 +185,11 @@ func TestResolveFile(t *testing.T) {
 			if k.Release != "6.1.0-57-cloud-amd64" || k.Version != "6.1.192" {
 				t.Errorf("Resolve = release %q, version %q", k.Release, k.Version)
 			}
-			if k.Image != image || k.Config != filepath.Join(dir, "config-mine") || len(k.SHA256) != 64 {
+			if k.Image != image || k.Config != config || len(k.SHA256) != 64 {
 				t.Errorf("Resolve = %+v", k)
 			}
 			if pvh := note == noteTypePVH; pvh != (k.Boot() != image) || pvh != (k.Note == "") {
-				t.Errorf("Boot() = %s with note %q, want the image only without PVH", k.Boot(), k.Note)
+				t.Errorf("Boot() = %s, note %q, want the image only without PVH", k.Boot(), k.Note)
 			}
 		})
 	}
@@ -206,7 +207,8 @@ func TestResolveVMLinux(t *testing.T) {
 	if err != nil || k.Boot() != filepath.Join(dir, "good") || k.Version != "6.9.1" {
 		t.Errorf("Resolve(good) = %+v, %v, want it to boot as it is", k, err)
 	}
-	if _, err := Resolve(t.Context(), filepath.Join(dir, "bad"), Options{Cache: dir}); !errors.Is(err, errNoPVH) {
+	_, err = Resolve(t.Context(), filepath.Join(dir, "bad"), Options{Cache: dir})
+	if !errors.Is(err, errNoPVH) {
 		t.Errorf("Resolve(bad) = %v, want %v", err, errNoPVH)
 	}
 }
@@ -227,7 +229,8 @@ func TestExtractRealKernels(t *testing.T) {
 			if err != nil || img.release == "" || img.version == "" {
 				t.Errorf("inspect = %+v, %v, want release and version", img, err)
 			}
-			if err := extract(t.Context(), path, filepath.Join(t.TempDir(), "vmlinux")); err != nil {
+			out := filepath.Join(t.TempDir(), "vmlinux")
+			if err := extract(t.Context(), path, out); err != nil {
 				t.Errorf("extract = %v", err)
 			}
 		})
@@ -242,8 +245,10 @@ func TestParseBanner(t *testing.T) {
 		{"", "", ""},
 		{"%s (%s)", "", ""},
 	} {
-		if release, version := parseBanner(tt.banner); release != tt.release || version != tt.version {
-			t.Errorf("parseBanner(%q) = %q, %q, want %q, %q", tt.banner, release, version, tt.release, tt.version)
+		release, version := parseBanner(tt.banner)
+		if release != tt.release || version != tt.version {
+			t.Errorf("parseBanner(%q) = %q, %q, want %q, %q", tt.banner, release, version,
+				tt.release, tt.version)
 		}
 	}
 }

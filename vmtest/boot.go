@@ -137,8 +137,8 @@ func (g *guest) frameLine(l line) {
 	}
 	if l.partial {
 		if g.fault == "" {
-			g.fault, g.detail = FaultTruncated, fmt.Sprintf("the stream stops in the middle of frame %d",
-				g.stream.next)
+			g.fault = FaultTruncated
+			g.detail = fmt.Sprintf("the stream stops in the middle of frame %d", g.stream.next)
 		}
 		return
 	}

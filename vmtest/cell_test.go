@@ -23,6 +23,12 @@ func fine() *guest {
 	return g
 }
 
+const (
+	panicLine   = "[ 1.0] Kernel panic - not syncing: x"
+	warningLine = "[ 1.0] WARNING: CPU: 0 PID: 1 at x.c:1 x+0x1/0x2"
+	oomLine     = "[ 1.0] Out of memory: Killed process 1 (x)"
+)
+
 // Each row takes one thing away from a fine guest. The last row is the fine one.
 func TestVerdict(t *testing.T) {
 	for _, tt := range []struct {
@@ -30,15 +36,15 @@ func TestVerdict(t *testing.T) {
 		spoil func(g *guest)
 		want  Fault
 	}{
-		{"panic", func(g *guest) { g.console.add("[ 1.0] Kernel panic - not syncing: x") }, FaultPanic},
+		{"panic", func(g *guest) { g.console.add(panicLine) }, FaultPanic},
 		{"panic_explains_truncation", func(g *guest) {
-			g.console.add("[ 1.0] Kernel panic - not syncing: x")
+			g.console.add(panicLine)
 			g.stream.ended, g.exitStatus = false, 0
 		}, FaultPanic},
-		{"splat_with_all_results", func(g *guest) { g.console.add("[ 1.0] WARNING: CPU: 0") }, FaultSplat},
-		{"oom", func(g *guest) { g.console.add("[ 1.0] Out of memory: Killed process 1 (x)") }, FaultOOM},
+		{"splat_with_all_results", func(g *guest) { g.console.add(warningLine) }, FaultSplat},
+		{"oom", func(g *guest) { g.console.add(oomLine) }, FaultOOM},
 		{"oom_explains_hang", func(g *guest) {
-			g.console.add("[ 1.0] Out of memory: Killed process 1 (x)")
+			g.console.add(oomLine)
 			g.fault, g.stream.ended = FaultHang, false
 		}, FaultOOM},
 		{"hang", func(g *guest) { g.fault, g.stream.ended = FaultHang, false }, FaultHang},
@@ -52,7 +58,9 @@ func TestVerdict(t *testing.T) {
 		{"qemu_exits", func(g *guest) {
 			g.stream, g.console, g.exitStatus = stream{}, console{}, 1
 		}, FaultQEMU},
-		{"guest_error", func(g *guest) { g.guestError, g.stream.ended = "mount", false }, FaultGuest},
+		{"guest_error", func(g *guest) {
+			g.guestError, g.stream.ended = "mount", false
+		}, FaultGuest},
 		{"no_results", func(g *guest) { g.cell.Steps[0].Results = 0 }, FaultStep},
 		{"step_timed_out", func(g *guest) { g.cell.Steps[1].TimedOut = true }, FaultStep},
 		{"step_not_started", func(g *guest) { g.cell.Steps[1].Error = "x" }, FaultStep},
@@ -67,7 +75,8 @@ func TestVerdict(t *testing.T) {
 			if g.cell.Fault != tt.want {
 				t.Errorf("Fault = %q (%s), want %q", g.cell.Fault, g.cell.Detail, tt.want)
 			}
-			if hasTail := len(g.cell.Console) > 0; hasTail != (tt.want != "" && g.console.total > 0) {
+			wantTail := tt.want != "" && g.console.total > 0
+			if wantTail != (len(g.cell.Console) > 0) {
 				t.Errorf("cell keeps %d console lines", len(g.cell.Console))
 			}
 		})
@@ -99,7 +108,8 @@ func TestLeaksAreStatus(t *testing.T) {
 		{0, 1, false}, {1, 0, false}, {125, 0, false}, {137, 3, false},
 	} {
 		if err := LeaksAreStatus(tt.status, leaks(tt.leaks)); (err == nil) != tt.ok {
-			t.Errorf("LeaksAreStatus(%d, %d leaks) = %v, want ok %v", tt.status, tt.leaks, err, tt.ok)
+			t.Errorf("LeaksAreStatus(%d, %d leaks) = %v, want ok %v",
+				tt.status, tt.leaks, err, tt.ok)
 		}
 	}
 }

@@ -76,7 +76,9 @@ func TestFrameDamage(t *testing.T) {
 
 func TestStreamOrder(t *testing.T) {
 	const nonce = "0011"
-	hello := func(seq uint64) []byte { return mustEncode(t, seq, frameHello, helloPayload{Nonce: nonce}) }
+	hello := func(seq uint64) []byte {
+		return mustEncode(t, seq, frameHello, helloPayload{Nonce: nonce})
+	}
 	beat := func(seq uint64) []byte { return mustEncode(t, seq, frameBeat, struct{}{}) }
 	end := func(seq uint64) []byte { return mustEncode(t, seq, frameEnd, endPayload{nonce}) }
 	for _, tt := range []struct {
@@ -88,11 +90,13 @@ func TestStreamOrder(t *testing.T) {
 		{name: "whole", lines: [][]byte{hello(0), beat(1), end(2)}, ended: true},
 		{name: "truncated", lines: [][]byte{hello(0), beat(1)}},
 		{name: "gap", lines: [][]byte{hello(0), beat(2)}, want: "frame 2 follows frame 0"},
-		{name: "repeated", lines: [][]byte{hello(0), beat(1), beat(1)}, want: "frame 1 follows frame 1"},
+		{name: "repeated", lines: [][]byte{hello(0), beat(1), beat(1)},
+			want: "frame 1 follows frame 1"},
 		{name: "late_start", lines: [][]byte{hello(1)}, want: "frame 1 follows frame -1"},
 		{name: "no_hello", lines: [][]byte{beat(0)}, want: "beat before hello"},
 		{name: "two_hellos", lines: [][]byte{hello(0), hello(1)}, want: "second hello"},
-		{name: "after_end", lines: [][]byte{hello(0), end(1), beat(2)}, want: "after the end", ended: true},
+		{name: "after_end", lines: [][]byte{hello(0), end(1), beat(2)}, ended: true,
+			want: "after the end"},
 		{name: "foreign_hello", want: "nonce of another run",
 			lines: [][]byte{mustEncode(t, 0, frameHello, helloPayload{Nonce: "22"})}},
 		{name: "foreign_end", want: "nonce of another run",
@@ -107,7 +111,8 @@ func TestStreamOrder(t *testing.T) {
 					break
 				}
 			}
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			if (err == nil) != (tt.want == "") ||
+				err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("accept = %v, want %q", err, tt.want)
 			}
 			if s.ended != tt.ended {

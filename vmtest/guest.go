@@ -91,8 +91,9 @@ func guestEnter() error {
 		return err
 	}
 	unix.Umask(0o022)
-	return fmt.Errorf("execute %s: %w", guestBinary,
-		unix.Exec(guestBinary, []string{"agent-lock", "guest-init", stayArg}, []string{"PATH=" + guestPath}))
+	argv := []string{"agent-lock", "guest-init", stayArg}
+	err = unix.Exec(guestBinary, argv, []string{"PATH=" + guestPath})
+	return fmt.Errorf("execute %s: %w", guestBinary, err)
 }
 
 // moveFile copies a file and removes the original, which stays out of sight
@@ -196,7 +197,8 @@ func lookPath(name string) (string, error) {
 	}
 	for _, dir := range filepath.SplitList(guestPath) {
 		p := filepath.Join(dir, name)
-		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		info, err := os.Stat(p)
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return p, nil
 		}
 	}

@@ -92,10 +92,11 @@ var guestMounts = []guestMount{
 func mountAll(mounts []guestMount) error {
 	for _, m := range mounts {
 		// Fails for the mount points that a kernel file system has already.
-		if err := os.Mkdir(m.target, 0o755); err != nil && !errors.Is(err, os.ErrExist) && !m.optional {
+		err := os.Mkdir(m.target, 0o755)
+		if err != nil && !errors.Is(err, os.ErrExist) && !m.optional {
 			return err
 		}
-		err := unix.Mount(m.fstype, m.target, m.fstype, m.flags, m.data)
+		err = unix.Mount(m.fstype, m.target, m.fstype, m.flags, m.data)
 		if err != nil && !m.optional {
 			return fmt.Errorf("mount %s on %s: %w", m.fstype, m.target, err)
 		}

@@ -77,16 +77,20 @@ func runRecords(p plan, files []File) ([]cpio.Record, error) {
 			f.Mode = uint32(info.Mode().Perm())
 		}
 		name := fmt.Sprintf("files/%d", i)
-		recs = append(recs, cpio.StaticRecord(data, cpio.Info{Name: name, Mode: cpio.S_IFREG | 0o600}))
+		recs = append(recs, privateRecord(name, data))
 		p.Files = append(p.Files, planFile{Archive: name, Guest: path.Clean(f.Guest), Mode: f.Mode})
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("encode plan: %w", err)
 	}
-	recs = append(recs, cpio.StaticRecord(text, cpio.Info{Name: planPath, Mode: cpio.S_IFREG | 0o600}))
+	recs = append(recs, privateRecord(planPath, text))
 	cpio.MakeAllReproducible(recs)
 	return recs, nil
+}
+
+func privateRecord(name string, data []byte) cpio.Record {
+	return cpio.StaticRecord(data, cpio.Info{Name: name, Mode: cpio.S_IFREG | 0o600})
 }
 
 // writeArchive writes recs as they are. (WriteRecordsAndDirs would add a "."

@@ -88,7 +88,8 @@ func newMatrix(cells []Cell) matrix {
 		for _, r := range c.Results {
 			key := rowKey{r.Kind, r.Name, r.Layer, r.Jail}
 			if rows[key] == nil {
-				rows[key] = &row{key: key, family: r.Family, cells: make([][]report.Result, len(cells))}
+				rows[key] = &row{key: key, family: r.Family}
+				rows[key].cells = make([][]report.Result, len(cells))
 				m.rows = append(m.rows, rows[key])
 			}
 			rows[key].cells[i] = append(rows[key].cells[i], r)
@@ -268,7 +269,8 @@ func (m matrix) writeFaults(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "\n%s: %s: %s\n", c.Label, c.Fault, c.Detail)
 		if len(c.Output) > 0 && c.Fault != FaultMissing {
-			fmt.Fprintf(b, "  last output of the steps:\n%s\n", indent(strings.Join(c.Output, "\n")))
+			fmt.Fprintf(b, "  last output of the steps:\n%s\n",
+				indent(strings.Join(c.Output, "\n")))
 		}
 		if len(c.Console) > 0 {
 			fmt.Fprintf(b, "  last %d lines of the console:\n%s\n", len(c.Console),

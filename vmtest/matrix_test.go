@@ -47,8 +47,8 @@ func mixed() []Cell {
 			},
 		},
 		{
-			Label: "6.6.1", Accel: "tcg", Fault: FaultPanic, Detail: "Kernel panic - not syncing: x",
-			Wall:    time.Second,
+			Label: "6.6.1", Accel: "tcg", Wall: time.Second,
+			Fault: FaultPanic, Detail: "Kernel panic - not syncing: x",
 			Console: []string{"[    1.0] one", "[    1.1] Kernel panic - not syncing: x"},
 			Results: []report.Result{program("file_open", report.OK, "")},
 		},

@@ -62,7 +62,8 @@ func (a accel) args(cpus, memoryMB int) []string {
 // qemuBinary finds QEMU.
 func qemuBinary() (string, error) {
 	if runtime.GOARCH != "amd64" {
-		return "", fmt.Errorf("vmtest boots x86-64 guests only, and this binary is for %s", runtime.GOARCH)
+		return "", fmt.Errorf("vmtest boots x86-64 guests only, and this binary is for %s",
+			runtime.GOARCH)
 	}
 	path, err := exec.LookPath("qemu-system-x86_64")
 	if err != nil {

@@ -78,7 +78,7 @@ func TestProbeVerdict(t *testing.T) {
 		want   string
 	}{
 		{name: "aborted", result: failed, want: "failed to set MSR 0x10a to 0x69",
-			stderr: "qemu-system-x86_64: error: failed to set MSR 0x10a to 0x69\nqemu: assertion\n"},
+			stderr: "qemu: error: failed to set MSR 0x10a to 0x69\nqemu: assertion\n"},
 		{name: "suberror", result: failed, want: "KVM internal error. Suberror: 1",
 			stderr: "KVM internal error. Suberror: 1\nextra data[0]: 0x0\n"},
 		{name: "other", result: failed, stderr: "no such device\n", want: "no such device"},

@@ -74,12 +74,13 @@ func TestFaultsOfRealGuests(t *testing.T) {
 		{"warning", []Step{results("results"), provoke("warning")}, FaultSplat, "WARNING: CPU: 0"},
 		{"memory", []Step{provoke("memory")}, FaultOOM, "Killed process"},
 		{"freeze", []Step{provoke("freeze"), provoke("sleep")}, FaultHang, "no frame within"},
-		{"truncate", []Step{results("results"), provoke("truncate")}, FaultTruncated, "without its end"},
+		{"truncate", []Step{results("results"), provoke("truncate")}, FaultTruncated,
+			"without its end"},
 		{"power_off", []Step{provoke("power")}, FaultTruncated, "without its end"},
 		{"step_hangs", []Step{slow}, FaultStep, "killed after its timeout"},
 		{"no_results", []Step{results("orphan")}, FaultStep, "no results"},
 		{"garbage", []Step{results("garbage")}, FaultStep, "is no result"},
-		{"no_such_command", []Step{{Name: "x", Argv: []string{"x"}}}, FaultStep, "not in the guest"},
+		{"no_command", []Step{{Name: "x", Argv: []string{"x"}}}, FaultStep, "not in the guest"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cells, err := Run(t.Context(), Config{
@@ -90,7 +91,8 @@ func TestFaultsOfRealGuests(t *testing.T) {
 			}
 			c := cells[0]
 			if c.Fault != tt.want || !strings.Contains(c.Detail, tt.detail) {
-				t.Errorf("cell = %q (%s), want %q (…%s…)", c.Fault, c.Detail, tt.want, tt.detail)
+				t.Errorf("cell = %q (%s), want %q (…%s…)",
+					c.Fault, c.Detail, tt.want, tt.detail)
 			}
 			if len(c.Console) != ConsoleTail {
 				t.Errorf("cell keeps %d console lines, want %d", len(c.Console), ConsoleTail)

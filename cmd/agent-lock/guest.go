@@ -98,11 +98,11 @@ func provokeForgery(std stdio) error {
 }
 
 func provokeResults(std stdio) error {
-	return report.WriteJSON(std.out,
-		report.Result{Kind: report.Program, Name: "example", Outcome: report.OK, Insns: 42},
-		report.Result{Kind: report.Case, Name: "example_held", Outcome: report.Denied, Errno: "EACCES"},
-		report.Result{Kind: report.Case, Name: "example_skipped", Outcome: report.Skipped, Detail: "why"},
-	)
+	return report.WriteJSON(std.out, []report.Result{
+		{Kind: report.Program, Name: "example", Outcome: report.OK, Insns: 42},
+		{Kind: report.Case, Name: "example_held", Outcome: report.Denied, Errno: "EACCES"},
+		{Kind: report.Case, Name: "example_skipped", Outcome: report.Skipped, Detail: "why"},
+	}...)
 }
 
 func provokeGarbage(std stdio) error {
@@ -112,7 +112,8 @@ func provokeGarbage(std stdio) error {
 
 // provokeFlood prints a lot, with and without line ends.
 func provokeFlood(std stdio) error {
-	_, err := fmt.Fprintln(std.out, strings.Repeat("0123456789abcde\n", 1<<14)+strings.Repeat("x", 1<<18))
+	lines, line := strings.Repeat("0123456789abcde\n", 1<<14), strings.Repeat("x", 1<<18)
+	_, err := fmt.Fprintln(std.out, lines+line)
 	return err
 }
 
