@@ -58,7 +58,8 @@ func TestFollow(t *testing.T) {
 	}{
 		{"whole", banner + say(hello, beat, end) + "exit 33", long, "", ""},
 		{"power_off", banner + say(hello, beat, end) + "exit 0", long, FaultTruncated, "status is 0"},
-		{"other_status", banner + say(hello, beat, end) + "exit 35", long, FaultTruncated, "is 35"},
+		{"other_status", banner + say(hello, beat, end) + "exit 35", long, FaultTruncated,
+			"status is 35"},
 		{"no_end", banner + say(hello, beat) + "exit 33", long, FaultTruncated, "after 2 frames"},
 		{"half_a_frame", banner + say(hello) + "printf '" + beat[:9] + "' >&4; exit 33", long,
 			FaultTruncated, "in the middle of frame 1"},
@@ -69,7 +70,8 @@ func TestFollow(t *testing.T) {
 		{"silent", "sleep 60", limits{banner: time.Millisecond, hello: time.Minute}, FaultNoOutput,
 			"no line of the kernel"},
 		{"stub_only", "echo Probing EDD >&3; sleep 60",
-			limits{banner: 2 * time.Second, hello: time.Minute}, FaultBoot, "no line of the kernel"},
+			limits{banner: 2 * time.Second, hello: time.Minute}, FaultBoot,
+			"no line of the kernel"},
 		{"slow_hello", banner + "sleep 60", limits{hello: 2 * time.Second}, FaultBoot,
 			"no hello"},
 		{"idle", banner + say(hello) + "sleep 60",
@@ -104,7 +106,8 @@ func TestFollowStopsWithItsContext(t *testing.T) {
 }
 
 func TestProbeGivesUpOnAHungGuest(t *testing.T) {
-	err := probe(script(t, "echo 'KVM internal error. Suberror: 1' >&2; sleep 60"), accelKVM, 2, 64)
+	broken := script(t, "echo 'KVM internal error. Suberror: 1' >&2; sleep 60")
+	err := probe(broken, accelKVM, 2, 64)
 	if err == nil || !strings.Contains(err.Error(), "KVM internal error") {
 		t.Errorf("probe = %v, want KVM's internal error", err)
 	}

@@ -134,7 +134,7 @@ func runVMTest(std stdio, args []string) int {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	out, err := openJSON(std, f.json)
+	out, err := openResultLines(std, f.json)
 	if err != nil {
 		return std.errorf("vmtest: %v", err)
 	}

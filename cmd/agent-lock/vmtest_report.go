@@ -11,31 +11,31 @@ import (
 	"github.com/agent-lock/agent-lock/vmtest"
 )
 
-// jsonOutput is where results go as JSON lines.
-type jsonOutput struct {
+// resultLines is where results go as JSON lines.
+type resultLines struct {
 	w      io.Writer // nil: nowhere
 	close  func() error
 	stdout bool // the table has to make way
 }
 
-// openJSON opens the file of --json before anything is started.
-func openJSON(std stdio, name string) (jsonOutput, error) {
+// openResultLines opens the file of --json before anything is started.
+func openResultLines(std stdio, name string) (resultLines, error) {
 	none := func() error { return nil }
 	switch name {
 	case "":
-		return jsonOutput{close: none}, nil
+		return resultLines{close: none}, nil
 	case "-":
-		return jsonOutput{w: std.out, close: none, stdout: true}, nil
+		return resultLines{w: std.out, close: none, stdout: true}, nil
 	}
 	f, err := os.Create(name)
 	if err != nil {
-		return jsonOutput{}, fmt.Errorf("write results: %w", err)
+		return resultLines{}, fmt.Errorf("write results: %w", err)
 	}
-	return jsonOutput{w: f, close: f.Close}, nil
+	return resultLines{w: f, close: f.Close}, nil
 }
 
 // report writes the results and the matrix, and returns the exit status.
-func (f vmtestFlags) report(std stdio, out jsonOutput, cells []vmtest.Cell) int {
+func (f vmtestFlags) report(std stdio, out resultLines, cells []vmtest.Cell) int {
 	var err error
 	if out.w != nil {
 		err = report.WriteJSON(out.w, vmtest.Results(cells)...)

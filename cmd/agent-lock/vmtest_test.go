@@ -51,10 +51,12 @@ func TestVMTestUsageErrors(t *testing.T) {
 		var out, err bytes.Buffer
 		status := runVMTest(stdio{out: &out, err: &err}, tt.args)
 		if status != exitUsage || !strings.Contains(err.String(), tt.want) {
-			t.Errorf("vmtest %q = %d, %q, want %d, %q", tt.args, status, err.String(), exitUsage, tt.want)
+			t.Errorf("vmtest %q = %d, %q, want %d, %q",
+				tt.args, status, err.String(), exitUsage, tt.want)
 		}
 		if n := strings.Count(err.String(), "\n"); n != 1 || out.Len() > 0 {
-			t.Errorf("vmtest %q printed %d lines and %q, want one line on stderr", tt.args, n, out.String())
+			t.Errorf("vmtest %q printed %d lines and %q, want one line on stderr",
+				tt.args, n, out.String())
 		}
 	}
 }
