@@ -57,7 +57,8 @@ func TestFollow(t *testing.T) {
 		detail string
 	}{
 		{"whole", banner + say(hello, beat, end) + "exit 33", long, "", ""},
-		{"power_off", banner + say(hello, beat, end) + "exit 0", long, FaultTruncated, "status is 0"},
+		{"power_off", banner + say(hello, beat, end) + "exit 0", long, FaultTruncated,
+			"status is 0"},
 		{"other_status", banner + say(hello, beat, end) + "exit 35", long, FaultTruncated,
 			"status is 35"},
 		{"no_end", banner + say(hello, beat) + "exit 33", long, FaultTruncated, "after 2 frames"},
