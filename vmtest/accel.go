@@ -72,7 +72,7 @@ func probeFirmware() ([]byte, error) {
 var badKVM = []string{"KVM internal error", "failed to set MSR", "KVM_RUN failed"}
 
 // probe runs a guest through the accelerator. It returns nil when that works.
-func probe(qemu string, a accel, cpus, memoryMB int) error {
+func probe(qemu string, t machineType) error {
 	image, err := probeFirmware()
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func probe(qemu string, a accel, cpus, memoryMB int) error {
 	if err := os.WriteFile(bios, image, 0o600); err != nil {
 		return err
 	}
-	cmd := exec.Command(qemu, append(a.args(cpus, memoryMB), "-bios", bios)...)
+	cmd := exec.Command(qemu, append(t.args(), "-bios", bios)...)
 	stderr := &limitedBuffer{max: 16 << 10}
 	cmd.Stdout, cmd.Stderr = stderr, stderr
 	var result error
@@ -140,7 +140,7 @@ type accelerator struct {
 }
 
 // chooseAccel decides what to use and says so.
-func chooseAccel(want Accel, qemu string, cpus, memoryMB int,
+func chooseAccel(want Accel, qemu string, t machineType,
 	logf func(string, ...any)) (*accelerator, error) {
 	a := &accelerator{use: accelTCG, fixed: want != AccelAuto && want != "", logf: logf}
 	if want == AccelTCG {
@@ -148,7 +148,8 @@ func chooseAccel(want Accel, qemu string, cpus, memoryMB int,
 	}
 	err := openKVM()
 	if err == nil {
-		err = probe(qemu, accelKVM, cpus, memoryMB)
+		t.accel = accelKVM
+		err = probe(qemu, t)
 	}
 	switch {
 	case err == nil:

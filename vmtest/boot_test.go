@@ -23,7 +23,7 @@ func script(t *testing.T, body string) string {
 }
 
 // follow runs a guest whose QEMU is a script.
-func follow(t *testing.T, ctx context.Context, body string, l limits) *guest {
+func follow(t *testing.T, ctx context.Context, qemu string, l limits) *guest {
 	t.Helper()
 	g := &guest{
 		cell:    &Cell{Label: "x", Fault: FaultQEMU},
@@ -33,7 +33,7 @@ func follow(t *testing.T, ctx context.Context, body string, l limits) *guest {
 		results: map[int][]report.Result{},
 		stream:  stream{nonce: "00"},
 	}
-	if err := g.run(ctx, machineSpec{qemu: script(t, body), accel: accelTCG}); err != nil {
+	if err := g.run(ctx, machineSpec{qemu: qemu}); err != nil {
 		t.Fatalf("run = %v", err)
 	}
 	return g
@@ -82,8 +82,9 @@ func TestFollow(t *testing.T) {
 			FaultHang, "did not end"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			qemu := script(t, tt.body) // before another test forks with the file open
 			t.Parallel()
-			g := follow(t, t.Context(), tt.body, tt.limits)
+			g := follow(t, t.Context(), qemu, tt.limits)
 			if g.cell.Fault != tt.want || !strings.Contains(g.cell.Detail, tt.detail) {
 				t.Errorf("cell = %q (%s), want %q (…%s…)",
 					g.cell.Fault, g.cell.Detail, tt.want, tt.detail)
@@ -93,26 +94,26 @@ func TestFollow(t *testing.T) {
 }
 
 func TestFollowStopsWithItsContext(t *testing.T) {
-	long := limits{hello: time.Minute}
+	long, sleep := limits{hello: time.Minute}, script(t, "sleep 60")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if g := follow(t, ctx, "sleep 60", long); g.cell.Fault != FaultInterrupted {
+	if g := follow(t, ctx, sleep, long); g.cell.Fault != FaultInterrupted {
 		t.Errorf("cell = %q, want interrupted", g.cell.Fault)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if g := follow(t, ctx, "sleep 60", long); g.cell.Fault != FaultTimeout {
+	if g := follow(t, ctx, sleep, long); g.cell.Fault != FaultTimeout {
 		t.Errorf("cell = %q, want timeout", g.cell.Fault)
 	}
 }
 
 func TestProbeGivesUpOnAHungGuest(t *testing.T) {
 	broken := script(t, "echo 'KVM internal error. Suberror: 1' >&2; sleep 60")
-	err := probe(broken, accelKVM, 2, 64)
+	err := probe(broken, machineType{accel: accelKVM, cpus: 2, memoryMB: 64})
 	if err == nil || !strings.Contains(err.Error(), "KVM internal error") {
 		t.Errorf("probe = %v, want KVM's internal error", err)
 	}
-	err = probe(script(t, "sleep 60"), accelKVM, 2, 64)
+	err = probe(script(t, "sleep 60"), machineType{accel: accelKVM, cpus: 2, memoryMB: 64})
 	if err == nil || !strings.Contains(err.Error(), "hung") {
 		t.Errorf("probe = %v, want a hung guest", err)
 	}

@@ -1,13 +1,13 @@
 package vmtest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,6 +19,9 @@ import (
 
 // settleTime is how long killed processes have to disappear.
 const settleTime = 5 * time.Second
+
+// maxResult bounds one result, whose longest part is a verifier's log.
+const maxResult = 4 << 20
 
 // runStep runs one step to its end, and ends everything that it left running.
 func runStep(ch *channel, index int, s Step) StepStatus {
@@ -194,16 +197,15 @@ func (o *output) forwardText(r io.Reader) {
 	}
 }
 
+// forwardResults reads lines of at most maxResult bytes; what is longer is cut
+// up, and then no result.
 func (o *output) forwardResults(r io.Reader) {
 	defer o.wg.Done()
-	br := bufio.NewReaderSize(r, 64<<10)
-	for n := 1; ; n++ {
-		line, err := br.ReadBytes('\n')
-		if text := bytes.TrimSpace(line); len(text) > 0 {
-			o.forwardResult(n, text)
-		}
-		if err != nil {
-			return
+	n := 0
+	for l := range readLines(r, maxResult) {
+		n++
+		if text := strings.TrimSpace(l.text); text != "" {
+			o.forwardResult(n, []byte(text))
 		}
 	}
 }

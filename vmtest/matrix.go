@@ -120,6 +120,9 @@ func (r *row) outcomes(cells []Cell) []string {
 				}
 			}
 			words[i] = shout(worst)
+			if worst.Kind == report.Bench && worst.Outcome == report.OK {
+				words[i] = fmt.Sprintf("%.0f %s", worst.Value, worst.Unit)
+			}
 		case cells[i].Fault == "":
 			words[i] = "ABSENT"
 		default:

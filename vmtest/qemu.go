@@ -38,6 +38,16 @@ const (
 	accelTCG accel = "tcg"
 )
 
+// machineType is what a guest runs on.
+type machineType struct {
+	accel    accel
+	cpus     int
+	memoryMB int
+	// icount makes the guest's clock count instructions: one is a nanosecond.
+	// Measurements then repeat on a busy machine. For TCG.
+	icount bool
+}
+
 // args are the options that choose the machine. The probe uses the same ones:
 // KVM that works for one machine or CPU may not for another.
 //
@@ -45,18 +55,22 @@ const (
 // in some dozens died of an int3 that the kernel, patching its own code, had
 // already taken back (QEMU 7.2, kernel 6.12): a guest's processor met it late.
 // One thread also suits a matrix, which has a guest for every core.
-func (a accel) args(cpus, memoryMB int) []string {
+func (t machineType) args() []string {
 	accel, cpu := "tcg,thread=single", "max"
-	if a == accelKVM {
+	if t.accel == accelKVM {
 		accel, cpu = "kvm", "host"
 	}
-	return []string{
+	args := []string{
 		"-machine", "q35", "-accel", accel, "-cpu", cpu,
-		"-smp", strconv.Itoa(cpus), "-m", strconv.Itoa(memoryMB),
+		"-smp", strconv.Itoa(t.cpus), "-m", strconv.Itoa(t.memoryMB),
 		"-display", "none", "-nodefaults", "-no-user-config",
 		"-no-reboot", // with panic=-1, a panic ends QEMU at once
 		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=0x04", debugExitPort),
 	}
+	if t.icount {
+		args = append(args, "-icount", "shift=0,sleep=off")
+	}
+	return args
 }
 
 // qemuBinary finds QEMU.
@@ -112,16 +126,14 @@ type machine struct {
 
 // machineSpec says what to boot.
 type machineSpec struct {
+	machineType
 	qemu      string
-	accel     accel
-	cpus      int
-	memoryMB  int
 	kernel    kernels.Kernel
 	initramfs string
 }
 
 func (s machineSpec) args() []string {
-	return append(s.accel.args(s.cpus, s.memoryMB),
+	return append(s.machineType.args(),
 		"-chardev", "socket,id=con,fd=3", "-serial", "chardev:con",
 		"-chardev", "socket,id=res,fd=4", "-serial", "chardev:res",
 		"-kernel", s.kernel.Boot(), "-initrd", s.initramfs,

@@ -64,7 +64,7 @@ func TestProbeRunsUnderTCG(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := probe(qemu, accelTCG, 2, 256); err != nil {
+	if err := probe(qemu, machineType{accel: accelTCG, cpus: 2, memoryMB: 256}); err != nil {
 		t.Errorf("probe(tcg) = %v, want nil", err)
 	}
 }

@@ -109,12 +109,10 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		onText:  func(_ int, data []byte) { out.write(data) },
 	}
 	spec := machineSpec{
-		qemu:      r.qemu,
-		accel:     a,
-		cpus:      r.cfg.CPUs,
-		memoryMB:  r.cfg.MemoryMB,
-		kernel:    k,
-		initramfs: initramfs,
+		machineType: r.cfg.machine(a),
+		qemu:        r.qemu,
+		kernel:      k,
+		initramfs:   initramfs,
 	}
 	rec, err := newRecord(r.cfg.Keep, label, spec)
 	if err != nil {
@@ -125,5 +123,10 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 	out.flush()
 	cell.Output = out.last
 	cell.kernelRan = g.console.kernel
+	for i := range cell.Results {
+		if res := &cell.Results[i]; r.cfg.ICount && res.Unit == "ns/op" {
+			res.Unit = "insns/op"
+		}
+	}
 	return cell, err
 }

@@ -9,6 +9,7 @@ package vmtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,6 +41,9 @@ type Config struct {
 	Jobs     int // machines at a time; zero: as many as there are cores
 	CPUs     int // of each machine; zero: 2
 	MemoryMB int // of each machine; zero: 1024
+	// ICount makes a nanosecond of the guest's clock mean one instruction, so that
+	// what is measured there repeats. It needs TCG, and one processor.
+	ICount bool
 	// Text gets what the steps print, as it comes; nil drops it. With more than
 	// one kernel each line starts with the kernel's name.
 	Text io.Writer
@@ -85,6 +89,12 @@ func (c *Config) setDefaults() error {
 			*d.value = d.def
 		}
 	}
+	if c.ICount {
+		if c.Accel == AccelKVM {
+			return errors.New("instructions can only be counted under tcg, not under kvm")
+		}
+		c.Accel, c.CPUs = AccelTCG, 1
+	}
 	for _, d := range []struct {
 		value *int
 		def   int
@@ -96,6 +106,11 @@ func (c *Config) setDefaults() error {
 		}
 	}
 	return nil
+}
+
+// machine is the type of the run's machines.
+func (c Config) machine(a accel) machineType {
+	return machineType{accel: a, cpus: c.CPUs, memoryMB: c.MemoryMB, icount: c.ICount}
 }
 
 // Run boots every kernel of cfg and returns a cell for each, in their order. The
@@ -126,7 +141,7 @@ func Run(ctx context.Context, cfg Config) ([]Cell, error) {
 		return nil, fmt.Errorf("make temporary folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	acc, err := chooseAccel(cfg.Accel, qemu, cfg.CPUs, cfg.MemoryMB, cfg.Logf)
+	acc, err := chooseAccel(cfg.Accel, qemu, cfg.machine(""), cfg.Logf)
 	if err != nil {
 		return nil, err
 	}

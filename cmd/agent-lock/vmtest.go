@@ -41,6 +41,7 @@ Flags:
   --allow-missing   a kernel that cannot be had is shown as missing, not an error
   --run REGEXP      only these cases of the suite
   --demo            first show a jailed command, for people
+  --bench           measure instead, in guest instructions (under tcg)
   --step 'CMD'      run this in the guest instead (repeatable)
   --user            run the --step commands as the guest's user dev, not as root
   --file HOST:GUEST put a file into the guest (repeatable)
@@ -65,7 +66,7 @@ type vmtestFlags struct {
 	timeout      time.Duration
 	allowMissing bool
 	run          string
-	demo         bool
+	demo, bench  bool
 	steps        []string
 	user         bool
 	files        []string
@@ -86,6 +87,7 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	fs.BoolVar(&f.allowMissing, "allow-missing", false, "")
 	fs.StringVar(&f.run, "run", "", "")
 	fs.BoolVar(&f.demo, "demo", false, "")
+	fs.BoolVar(&f.bench, "bench", false, "")
 	fs.Func("step", "", func(s string) error { f.steps = append(f.steps, s); return nil })
 	fs.BoolVar(&f.user, "user", false, "")
 	fs.Func("file", "", func(s string) error { f.files = append(f.files, s); return nil })
@@ -104,6 +106,9 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	}
 	if f.user && len(f.steps) == 0 {
 		return f, errors.New("--user is for --step")
+	}
+	if f.bench && (len(f.steps) > 0 || accel == string(vmtest.AccelKVM)) {
+		return f, errors.New("--bench goes neither with --step nor with --accel kvm")
 	}
 	if f.timeout <= 0 || f.jobs < 0 || f.memory < 0 {
 		return f, errors.New("--timeout, --jobs and --memory must be positive")
@@ -154,6 +159,7 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 		Jobs:     f.jobs,
 		MemoryMB: f.memory,
 		Keep:     f.keep,
+		ICount:   f.bench,
 		Logf: func(format string, args ...any) {
 			fmt.Fprintf(std.err, "agent-lock: vmtest: "+format+"\n", args...)
 		},
@@ -189,6 +195,10 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 	}
 	if len(steps) > 0 {
 		return steps, nil
+	}
+	if f.bench {
+		bench := []string{"agent-lock", "guest-bench"}
+		return []vmtest.Step{{Name: "guest-bench", Argv: bench, Results: true}}, nil
 	}
 	if f.demo {
 		steps = append(steps, vmtest.Step{Name: "demo", Argv: []string{"agent-lock", "guest-demo"}})

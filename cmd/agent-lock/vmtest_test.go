@@ -43,6 +43,7 @@ func TestVMTestUsageErrors(t *testing.T) {
 		{[]string{"--kernels", "6.1", "--frobnicate"}, "frobnicate"},
 		{[]string{"--kernels", "6.1", "6.12"}, `unexpected argument "6.12"`},
 		{[]string{"--kernels", "6.1", "--user"}, "--user is for --step"},
+		{[]string{"--kernels", "6.1", "--bench", "--accel", "kvm"}, "--bench goes"},
 		{[]string{"--kernels", "6.1", "--timeout", "0s"}, "must be positive"},
 		{[]string{"--kernels", "6.1", "--file", "x"}, `--file "x" is not HOST:/GUEST`},
 		{[]string{"--kernels", "6.1", "--step", "a 'b"}, "inside a quotation"},
