@@ -21,14 +21,18 @@ type limits struct {
 	exit   time.Duration // end frame to QEMU's end
 }
 
-func limitsFor(a accel, idle time.Duration) limits {
-	if a == accelKVM {
+func limitsFor(t machineType, idle time.Duration) limits {
+	hello := 60 * time.Second
+	switch {
+	case t.icount: // boots ten times as slowly
+		hello = 5 * time.Minute
+	case t.accel == accelKVM:
 		// The probe cannot prove everything: a guest may hang under a broken KVM
 		// without a word.
 		return limits{banner: 10 * time.Second, hello: 15 * time.Second, idle: idle,
 			exit: 10 * time.Second}
 	}
-	return limits{hello: 60 * time.Second, idle: idle, exit: 10 * time.Second}
+	return limits{hello: hello, idle: idle, exit: 10 * time.Second}
 }
 
 // guest follows one machine from its start to its end.

@@ -103,7 +103,7 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 	g := &guest{
 		cell:    &cell,
 		plan:    p,
-		limits:  limitsFor(a, r.cfg.Idle),
+		limits:  limitsFor(r.cfg.machine(a), r.cfg.Idle),
 		stream:  stream{nonce: p.Nonce},
 		results: make(map[int][]report.Result),
 		onText:  func(_ int, data []byte) { out.write(data) },

@@ -94,6 +94,9 @@ func (c *Config) setDefaults() error {
 			return errors.New("instructions can only be counted under tcg, not under kvm")
 		}
 		c.Accel, c.CPUs = AccelTCG, 1
+		if c.Idle == 0 {
+			c.Idle = 10 * DefaultIdle // the guest's seconds are as much longer
+		}
 	}
 	for _, d := range []struct {
 		value *int
