@@ -26,6 +26,8 @@ type Step struct {
 	User bool `json:"user,omitempty"`
 	// StopOnFail ends the plan when the step's exit status is not 0.
 	StopOnFail bool `json:"stop_on_fail,omitempty"`
+	// Quiet keeps what the step prints out of Config.Text. The cell has its end.
+	Quiet bool `json:"-"`
 	// Check, when set, compares the step's exit status with its results. An error
 	// breaks the cell: one of the two is wrong.
 	Check func(status int, results []report.Result) error `json:"-"`

@@ -106,7 +106,9 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		limits:  limitsFor(r.cfg.machine(a), r.cfg.Idle),
 		stream:  stream{nonce: p.Nonce},
 		results: make(map[int][]report.Result),
-		onText:  func(_ int, data []byte) { out.write(data) },
+		onText: func(step int, data []byte) {
+			out.write(data, step < len(p.Steps) && p.Steps[step].Quiet)
+		},
 	}
 	spec := machineSpec{
 		machineType: r.cfg.machine(a),

@@ -24,8 +24,9 @@ func (r *runner) newText(label string) *text {
 	return t
 }
 
-func (t *text) write(data []byte) {
-	if t.prefix == "" {
+// write takes output as it comes. What is quiet is only kept.
+func (t *text) write(data []byte, quiet bool) {
+	if t.prefix == "" && !quiet {
 		t.emit(data)
 	}
 	t.part = append(t.part, data...)
@@ -34,7 +35,7 @@ func (t *text) write(data []byte) {
 		if !ok && len(line) < textChunk {
 			return
 		}
-		t.line(line)
+		t.line(line, quiet)
 		t.part = bytes.Clone(rest)
 	}
 }
@@ -42,13 +43,13 @@ func (t *text) write(data []byte) {
 // flush ends a last line that has no line feed.
 func (t *text) flush() {
 	if len(t.part) > 0 {
-		t.line(t.part)
+		t.line(t.part, false)
 		t.part = nil
 	}
 }
 
-func (t *text) line(line []byte) {
-	if t.prefix != "" {
+func (t *text) line(line []byte, quiet bool) {
+	if t.prefix != "" && !quiet {
 		t.emit(append(append([]byte(t.prefix), line...), '\n'))
 	}
 	if len(t.last) == outputLines {

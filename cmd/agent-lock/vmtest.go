@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agent-lock/agent-lock/kernels"
+	"github.com/agent-lock/agent-lock/report"
 	"github.com/agent-lock/agent-lock/vmtest"
 )
 
@@ -48,7 +49,7 @@ Flags:
   --keep DIR        keep each guest's console, frames and QEMU command line there
   --jobs N          machines at a time (default: one a core)
   --memory MB       of each machine (default 1024)
-  -v                show every row of the table, and what the guest's steps print
+  -v                show every row of the table, and all that the steps print
 
 Exit status: 0 everything loads and nothing leaks; 1 a program or case failed;
 2 infrastructure (no QEMU, no kernel, boot failure, panic, truncated results);
@@ -171,9 +172,8 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 		}
 		cfg.Files = append(cfg.Files, vmtest.File{Host: host, Guest: guest})
 	}
-	if len(f.steps) > 0 {
-		cfg.Text = std.out
-	} else if f.verbose || f.demo {
+	cfg.Text = std.out
+	if f.json == "-" {
 		cfg.Text = std.err
 	}
 	var err error
@@ -198,10 +198,12 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 	}
 	if f.bench {
 		bench := []string{"agent-lock", "guest-bench"}
-		return []vmtest.Step{{Name: "guest-bench", Argv: bench, Results: true}}, nil
+		return []vmtest.Step{{Name: "guest-bench", Argv: bench, Results: true, Quiet: !f.verbose,
+			Check: mustSucceed}}, nil
 	}
 	if f.demo {
-		steps = append(steps, vmtest.Step{Name: "demo", Argv: []string{"agent-lock", "guest-demo"}})
+		steps = append(steps, vmtest.Step{Name: "demo", Argv: []string{"agent-lock", "guest-demo"},
+			Check: mustSucceed})
 	}
 	suite := []string{"agent-lock", "adversary", "--json", "-"}
 	if f.run != "" {
@@ -212,15 +214,25 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 			Name:    "guest-load",
 			Argv:    []string{"agent-lock", "guest-load"},
 			Results: true,
+			Quiet:   !f.verbose,
 			Check:   vmtest.BadIsStatus,
 		},
 		vmtest.Step{
 			Name:    "adversary",
 			Argv:    suite,
 			Results: true,
+			Quiet:   !f.verbose,
 			Check:   vmtest.LeaksAreStatus,
 		},
 	), nil
+}
+
+// mustSucceed is the check of a step that only shows something.
+func mustSucceed(status int, _ []report.Result) error {
+	if status != 0 {
+		return fmt.Errorf("exit status %d", status)
+	}
+	return nil
 }
 
 // boot finds the kernels and runs those that there are. The cells are in the
