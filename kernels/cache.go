@@ -85,7 +85,7 @@ func (c cache) load(name string) (Kernel, entry, error) {
 	return k, e, nil
 }
 
-// find returns the entry whose package name and version are those of p.
+// find returns the newest entry made from a package that match accepts.
 func (c cache) find(match func(entry) bool) (string, entry, bool) {
 	names, err := os.ReadDir(c.dir)
 	if err != nil {
