@@ -6,6 +6,7 @@ KERNELS  ?= 6.1,6.12
 RUN      ?=
 VMFLAGS  ?=
 TESTFLAGS ?= -count=1
+GUESTFLAGS ?=
 PREFIX   ?= /usr/local
 OUT      ?= out
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -18,9 +19,10 @@ BPF_SOURCES  ?= $(wildcard bpf/*.bpf.c bpf/*.bpf.h)
 # What `make generate` writes; `make generated` compares it with what is committed.
 GENERATED ?= '*_bpfel.go' '*_bpfel.o' docs/hooks.md
 
-# Pairs of a command and the Debian or Ubuntu package that brings it.
+# Pairs of a command, or a file, and the Debian or Ubuntu package that brings it.
 VM_TOOLS  ?= qemu-system-x86_64:qemu-system-x86
-DEV_TOOLS ?= $(CLANG):clang-19 $(LLVM_STRIP):llvm-19 $(CLANG_FORMAT):clang-format-19
+DEV_TOOLS ?= $(CLANG):clang-19 $(LLVM_STRIP):llvm-19 $(CLANG_FORMAT):clang-format-19 \
+	/usr/include/bpf/bpf_helpers.h:libbpf-dev
 
 export CGO_ENABLED ?= 0
 export BPF2GO_CC ?= $(CLANG)
@@ -31,14 +33,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test setup setup-vm setup-dev build install generate fmt check lint cross \
-	unit race generated vm matrix bench mutation release clean
+	unit race generated vm matrix guest bench mutation faults release clean
 
 ##@ Start here
 
 run: build setup-vm ## boot KERNEL, show a jailed command in it, then attack the jail
 	./agent-lock vmtest --kernels '$(KERNEL)' --demo $(VMFLAGS)
 
-test: unit matrix ## unit tests, then every program and every attack on KERNELS
+test: unit matrix guest ## unit tests; on KERNELS every program, every attack, the jail's own tests
 
 ##@ Build
 
@@ -71,6 +73,7 @@ lint: setup-dev ## gofmt, vet, staticcheck, clang-format
 	@bad=$$(gofmt -l .); \
 	if [ -n "$$bad" ]; then echo "not formatted; run make fmt:" $$bad >&2; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags 'guest vm mutation' ./...
 	$(GO) tool staticcheck ./...
 	$(if $(BPF_SOURCES),$(CLANG_FORMAT) --dry-run -Werror $(BPF_SOURCES))
 
@@ -97,14 +100,23 @@ vm: build setup-vm ## one cell: KERNEL, and of the cases those that match RUN
 matrix: build setup-vm ## load every program and attack the jail on KERNELS
 	./agent-lock vmtest --kernels '$(KERNELS)' $(if $(RUN),--run '$(RUN)') $(VMFLAGS)
 
+guest: build setup-vm ## the jail's own tests (start, rights, ends) in a guest of each of KERNELS
+	$(GO) test -c -trimpath -tags guest -o '$(OUT)/jail.test' ./jail
+	./agent-lock vmtest --kernels '$(KERNELS)' --timeout 20m \
+		--file '$(OUT)/jail.test:/bin/jail.test' --step 'jail.test -test.v $(GUESTFLAGS)' $(VMFLAGS)
+
 bench: build setup-vm ## guest instructions an open costs: no jail, jail, Landlock
 	./agent-lock vmtest --kernels '$(KERNELS)' --bench $(VMFLAGS)
 
-mutation: build setup-vm ## drop each hook in turn; some case must then leak
-	@found=$$($(GO) test -tags vm -list '^TestMutation' ./cmd/agent-lock); \
-	if ! grep -q '^TestMutation' <<<"$$found"; then \
-		echo "no TestMutation in ./cmd/agent-lock (build tag vm)" >&2; exit 1; fi
-	$(GO) test -tags vm -count=1 -v -timeout 60m -run '^TestMutation' ./cmd/agent-lock
+mutation: setup-vm ## leave out each hook in turn; some case must then leak
+	mkdir -p '$(OUT)'
+	$(GO) build -trimpath -buildvcs=false -tags mutation -o '$(OUT)/mutation/agent-lock' \
+		./cmd/agent-lock
+	'$(OUT)/mutation/agent-lock' vmtest --kernels '$(KERNELS)' --timeout 40m \
+		--step 'agent-lock guest-mutate' $(VMFLAGS)
+
+faults: setup-vm ## guests that panic, hang, run out of memory or lie: never a pass
+	$(GO) test -tags vm -count=1 -timeout 30m ./vmtest
 
 ##@ Release
 
@@ -130,7 +142,8 @@ help: ## this list
 define install_missing
 missing=; \
 for tool in $(1); do \
-	command -v "$${tool%%:*}" >/dev/null || missing="$$missing $${tool#*:}"; \
+	[ -e "$${tool%%:*}" ] || command -v "$${tool%%:*}" >/dev/null || \
+		missing="$$missing $${tool#*:}"; \
 done; \
 if ! command -v apt-get >/dev/null; then \
 	[ -z "$$missing" ] || { echo "install these with your package manager:$$missing" >&2; exit 1; }; \

@@ -142,7 +142,8 @@ func TestRecordedHooksAreInTheTable(t *testing.T) {
 
 // Every program keeps an earlier refusal and asks whether the task is jailed.
 func TestEveryHookAsksWhoIsThere(t *testing.T) {
-	asking := regexp.MustCompile(`jailed\(&c|(inode_changed|times_changed|looked_at|never|typed_into)\(`)
+	asking := regexp.MustCompile(
+		`jailed\(&c|(inode_changed|times_changed|looked_at|never|typed_into)\(`)
 	program := regexp.MustCompile(`(?s)SEC\("lsm/(\w+)"\)\nint BPF_PROG.*?\n}\n`)
 	for _, file := range []string{"file.bpf.h", "socket.bpf.h", "process.bpf.h"} {
 		source, err := os.ReadFile(file)

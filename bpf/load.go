@@ -2,12 +2,9 @@ package bpf
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
-	"github.com/hashicorp/go-multierror"
 )
 
 // Loaded is the outcome of loading one program on its own.
@@ -23,8 +20,8 @@ type Loaded struct {
 }
 
 // LoadEach loads every program of the object on its own, whether or not this
-// kernel would use it, and then attaches the whole set for a moment. The error
-// is that of the set.
+// kernel would use it, and reports how that went. Its error means that nothing
+// could be tried.
 func LoadEach(report func(Loaded)) error {
 	spec, err := loadJail()
 	if err != nil {
@@ -52,7 +49,22 @@ func LoadEach(report func(Loaded)) error {
 		}
 		report(loaded)
 	}
-	return attachOnce(spec, kernel, cache)
+	return nil
+}
+
+// Attach attaches the whole set and leaves it there, for the next jail to find.
+func Attach() error {
+	unlock, err := lockSets()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	set, err := openSet(SetOptions{})
+	if err != nil {
+		return err
+	}
+	set.close()
+	return nil
 }
 
 // programHooks maps every program of the object to its hook, in table order.
@@ -91,38 +103,4 @@ func loadAlone(spec *ebpf.CollectionSpec, name string, cache *btf.Cache) (uint32
 	}
 	insns, _ := info.VerifiedInstructions()
 	return insns, nil
-}
-
-func attachOnce(spec *ebpf.CollectionSpec, kernel *btf.Spec, cache *btf.Cache) (err error) {
-	all := spec.Copy()
-	if _, err := fit(all, kernel, nil); err != nil {
-		return err
-	}
-	coll, err := ebpf.NewCollectionWithOptions(all, ebpf.CollectionOptions{Cache: cache})
-	if err != nil {
-		return fmt.Errorf("load BPF programs: %w", err)
-	}
-	defer coll.Close()
-	var links []link.Link
-	defer func() { detach(links) }()
-	var failed *multierror.Error
-	for name, p := range coll.Programs {
-		l, err := attachProgram(p, name)
-		if err != nil {
-			failed = multierror.Append(failed, err)
-			continue
-		}
-		links = append(links, l)
-	}
-	return failed.ErrorOrNil()
-}
-
-// detach closes links side by side: each waits for RCU grace periods, and
-// those that wait together wait once.
-func detach(links []link.Link) {
-	var wg sync.WaitGroup
-	for _, l := range links {
-		wg.Go(func() { l.Close() })
-	}
-	wg.Wait()
 }

@@ -19,12 +19,17 @@ func Check() error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(lsms, "bpf") {
-		return fmt.Errorf("start a jail: the kernel runs without the BPF LSM; boot it with lsm=%s "+
-			"(on Debian and Ubuntu: add that to GRUB_CMDLINE_LINUX in /etc/default/grub, run "+
-			"update-grub, reboot)", strings.Join(append(withoutCapability(lsms), "bpf"), ","))
+	return checkLSMs(lsms)
+}
+
+// checkLSMs wants bpf in the list that the kernel booted with.
+func checkLSMs(lsms []string) error {
+	if slices.Contains(lsms, "bpf") {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("start a jail: the kernel runs without the BPF LSM; boot it with lsm=%s "+
+		"(on Debian and Ubuntu: add that to GRUB_CMDLINE_LINUX in /etc/default/grub, run "+
+		"update-grub, reboot)", strings.Join(append(withoutCapability(lsms), "bpf"), ","))
 }
 
 // activeLSMs reads the list that the kernel booted with.

@@ -89,3 +89,13 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckLSMs(t *testing.T) {
+	if err := checkLSMs([]string{"lockdown", "capability", "bpf"}); err != nil {
+		t.Errorf("checkLSMs(with bpf) = %v, want nil", err)
+	}
+	err := checkLSMs([]string{"lockdown", "capability", "landlock", "yama", "apparmor"})
+	if err == nil || !strings.Contains(err.Error(), "lsm=lockdown,landlock,yama,apparmor,bpf ") {
+		t.Errorf("checkLSMs(without bpf) = %v, want the list that appends bpf", err)
+	}
+}

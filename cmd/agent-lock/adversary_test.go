@@ -19,14 +19,6 @@ func runVerb(run func(stdio, []string) int, args ...string) (stdout, stderr stri
 	return out.String(), err.String(), status
 }
 
-func TestMain(m *testing.M) {
-	// The suite runs a copy of this program as the attacker.
-	if len(os.Args) > 1 && os.Args[1] == "attacker" {
-		os.Exit(dispatch(stdio{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:]))
-	}
-	os.Exit(m.Run())
-}
-
 func TestAdversaryRefuses(t *testing.T) {
 	tests := []struct {
 		name string

@@ -39,7 +39,7 @@ func guestMutate(std stdio, args []string) int {
 		r := mutate(hook)
 		r.Kind, r.Family = report.Program, "mutation"
 		r.Name = "without_" + hook.Name
-		report.WriteJSON(std.out, r)
+		report.WriteTable(std.out, []report.Result{r})
 		if r.Bad() {
 			status = 1
 		}
