@@ -31,14 +31,18 @@ const (
 	pins      = "/sys/fs/bpf/agent-lock"
 )
 
+var sudoEnv = []string{fmt.Sprint("SUDO_UID=", uid), fmt.Sprint("SUDO_GID=", gid)}
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if probe, ok := probes[os.Args[1]]; ok {
 			os.Exit(probe(os.Args[2:]))
 		}
 	}
-	os.Setenv("SUDO_UID", strconv.Itoa(uid))
-	os.Setenv("SUDO_GID", strconv.Itoa(gid))
+	for _, e := range sudoEnv {
+		name, value, _ := strings.Cut(e, "=")
+		os.Setenv(name, value)
+	}
 	stop, err := keepAttached()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -225,7 +229,7 @@ func TestPosture(t *testing.T) {
 	}
 	defer leaked.Close()
 	cmd.ExtraFiles = []*os.File{leaked, leaked}
-	cmd.Env = append(os.Environ(), "AWS_SECRET_ACCESS_KEY=x", "LD_PRELOAD=x", "SSH_AUTH_SOCK=x",
+	cmd.Env = append(sudoEnv, "AWS_SECRET_ACCESS_KEY=x", "LD_PRELOAD=x", "SSH_AUTH_SOCK=x",
 		"TERM=dumb", "LC_ALL=C", "PATH=/bin")
 	out, stderr, status := run(t, cmd)
 	var got posture
@@ -282,13 +286,25 @@ func TestInitKilled(t *testing.T) {
 	dir := project(t)
 	cmd := jailed(dir, []string{"--denials", "off"}, "forks", secret(t), filepath.Join(dir, "leak"))
 	start(t, cmd)
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+	// Whichever of the supervisor's threads started it is its parent.
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range strings.Fields(string(children)) {
-		n, _ := strconv.Atoi(pid)
-		unix.Kill(n, unix.SIGKILL)
+	killed := 0
+	for _, list := range lists {
+		children, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pid := range strings.Fields(string(children)) {
+			if n, err := strconv.Atoi(pid); err == nil && unix.Kill(n, unix.SIGKILL) == nil {
+				killed++
+			}
+		}
+	}
+	if killed != 1 {
+		t.Fatalf("killed %d children of the supervisor, want pid 1 of the jail alone", killed)
 	}
 	cmd.Wait()
 	if got := cmd.ProcessState.ExitCode(); got != 128+9 {
