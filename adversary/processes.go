@@ -87,6 +87,19 @@ var processes = []Case{
 		Setup: (*Scene).Victim, Attack: attackGetfd, Judge: victimRead,
 	},
 	{
+		Name: "process_pidfd_passed", Family: "processes", Source: passedSource,
+		What:  "is passed a pidfd of it and takes an open memory file (pidfd_getfd)",
+		Hooks: traced, Setup: (*Scene).PassVictim,
+		Attack: func(t *Target) ([]byte, error) {
+			pidfd, err := receiveFD(0)
+			if err != nil {
+				return nil, err
+			}
+			return takeFile(pidfd, t.Args["memfd"])
+		},
+		Judge: victimRead,
+	},
+	{
 		Name: "process_prlimit", Family: "processes", Source: signalSource,
 		What: "lowers a limit of it", Hooks: []string{"task_prlimit"}, Setup: (*Scene).Victim,
 		Attack: onVictim(func(t *Target) ([]byte, error) {
@@ -188,19 +201,24 @@ func attackVMRead(t *Target) ([]byte, error) {
 }
 
 func attackGetfd(t *Target) ([]byte, error) {
-	theirs, err := strconv.Atoi(t.Args["fd"])
-	if err != nil {
-		return nil, need(err)
-	}
 	pidfd, err := unix.PidfdOpen(t.PID, 0)
 	if err != nil {
 		return nil, call("pidfd_open", err)
 	}
-	fd, err := unix.PidfdGetfd(pidfd, theirs, 0)
+	return takeFile(pidfd, t.Args["fd"])
+}
+
+// takeFile duplicates a process's descriptor and reads it from its start.
+func takeFile(pidfd int, theirs string) ([]byte, error) {
+	n, err := strconv.Atoi(theirs)
+	if err != nil {
+		return nil, need(err)
+	}
+	fd, err := unix.PidfdGetfd(pidfd, n, 0)
 	if err != nil {
 		return nil, call("pidfd_getfd", err)
 	}
 	buf := make([]byte, 64)
-	n, err := unix.Pread(fd, buf, 0) // the offset is shared
-	return buf[:max(n, 0)], call("pread", err)
+	got, err := unix.Pread(fd, buf, 0) // the offset is shared
+	return buf[:max(got, 0)], call("pread", err)
 }

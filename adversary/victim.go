@@ -23,6 +23,7 @@ type victim struct {
 	token  string
 	addr   uint64 // of the canary in memory
 	fd     int    // that the canary can be read from
+	memfd  int    // the same, of a file that no path leads to
 	nice   int
 	limits string
 	cmd    *exec.Cmd
@@ -32,8 +33,9 @@ type victim struct {
 
 // victimReport is what a victim tells the runner.
 type victimReport struct {
-	Addr uint64 `json:"addr"`
-	FD   int    `json:"fd"`
+	Addr  uint64 `json:"addr"`
+	FD    int    `json:"fd"`
+	Memfd int    `json:"memfd"`
 }
 
 // newVictim starts a victim whose working directory is the outside directory. It
@@ -77,7 +79,7 @@ func newVictim(a *arena, name string) (*victim, error) {
 		v.close()
 		return nil, fmt.Errorf("start victim: no report: %w", readErr)
 	}
-	v.addr, v.fd = r.Addr, r.FD
+	v.addr, v.fd, v.memfd = r.Addr, r.FD, r.Memfd
 	v.nice, _ = unix.Getpriority(unix.PRIO_PROCESS, v.pid)
 	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", v.pid))
 	v.limits = string(limits)
@@ -125,7 +127,15 @@ func beVictim(mapped string) error {
 	}
 	copy(secret, page)
 	addr := uint64(uintptr(unsafe.Pointer(&secret[0])))
-	if err := json.NewEncoder(os.Stdout).Encode(victimReport{addr, int(f.Fd())}); err != nil {
+	memfd, err := unix.MemfdCreate("victim", 0)
+	if err != nil {
+		return fmt.Errorf("memfd_create: %w", err)
+	}
+	if _, err := unix.Write(memfd, page); err != nil {
+		return fmt.Errorf("write memfd: %w", err)
+	}
+	r := victimReport{addr, int(f.Fd()), memfd}
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 		return err
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -174,6 +184,21 @@ func (s *Scene) Victim() error {
 	s.Target.PID = s.victim.pid
 	s.Arg("addr", fmt.Sprint(s.victim.addr))
 	s.Arg("fd", fmt.Sprint(s.victim.fd))
+	s.Arg("memfd", fmt.Sprint(s.victim.memfd))
 	s.Arg("home", filepath.Join(s.arena.outside, "victim-"+s.session.label))
+	return nil
+}
+
+// PassVictim passes the attacker a pidfd of the process outside.
+func (s *Scene) PassVictim() error {
+	if err := s.Victim(); err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(s.Target.PID, 0)
+	if err != nil {
+		return fmt.Errorf("pidfd_open: %w", err)
+	}
+	s.pass = append(s.pass, fd)
+	s.onClose(func() { unix.Close(fd) })
 	return nil
 }
