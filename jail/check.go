@@ -55,6 +55,28 @@ func withoutCapability(lsms []string) []string {
 	})
 }
 
+// namespaceFlags are the namespaces of a jail, for clone(2). A kernel without
+// IPC namespaces will do if it has nothing that they would separate.
+func namespaceFlags() (uintptr, error) {
+	flags := uintptr(unix.CLONE_NEWPID | unix.CLONE_NEWNS)
+	if exists("/proc/self/ns/uts") {
+		flags |= unix.CLONE_NEWUTS
+	}
+	switch {
+	case exists("/proc/self/ns/ipc"):
+		flags |= unix.CLONE_NEWIPC
+	case exists("/proc/sysvipc"), exists("/proc/sys/fs/mqueue"):
+		return 0, fmt.Errorf("start a jail: the kernel has System V IPC or message queues but no " +
+			"IPC namespaces to keep the jail from the host's; it needs CONFIG_IPC_NS")
+	}
+	return flags, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // restoreTerminal makes our process group the terminal's foreground group
 // again, which a shell in the jail may have changed.
 func restoreTerminal() {

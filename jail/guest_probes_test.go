@@ -82,11 +82,16 @@ func attempt(args []string) int {
 }
 
 func waitForTerm([]string) int {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, unix.SIGTERM)
+	c := notify(unix.SIGTERM)
 	fmt.Println("up")
 	<-c
 	return 42
+}
+
+func notify(sig os.Signal) <-chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, sig)
+	return c
 }
 
 // posture is what a process can tell about its own confinement.

@@ -65,8 +65,10 @@ func prepare(control *os.File) (*task, error) {
 	if err := makeMounts(s); err != nil {
 		return nil, err
 	}
-	if err := unix.Sethostname([]byte("jail")); err != nil {
-		return nil, fmt.Errorf("set host name: %w", err)
+	if exists("/proc/self/ns/uts") { // else the name is the host's
+		if err := unix.Sethostname([]byte("jail")); err != nil {
+			return nil, fmt.Errorf("set host name: %w", err)
+		}
 	}
 	return startExec(s)
 }

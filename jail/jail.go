@@ -104,6 +104,10 @@ type pid1 struct {
 
 // startInit starts pid 1 and waits until it is ready to be armed.
 func startInit(cfg Config) (*pid1, error) {
+	namespaces, err := namespaceFlags()
+	if err != nil {
+		return nil, err
+	}
 	ours, theirs, err := controlPair()
 	if err != nil {
 		return nil, err
@@ -115,8 +119,7 @@ func startInit(cfg Config) (*pid1, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cfg.Stdin, cfg.Stdout, cfg.Stderr
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
-		Pdeathsig:  unix.SIGKILL,
+		Cloneflags: namespaces, Pdeathsig: unix.SIGKILL,
 	}
 	p := &pid1{cmd: cmd, control: ours, signals: make(chan os.Signal, 8)}
 	signal.Notify(p.signals, forwarded...)
