@@ -143,7 +143,7 @@ func TestRecordedHooksAreInTheTable(t *testing.T) {
 // Every program keeps an earlier refusal and asks whether the task is jailed.
 func TestEveryHookAsksWhoIsThere(t *testing.T) {
 	asking := regexp.MustCompile(
-		`jailed\(&c|(inode_changed|times_changed|looked_at|never|typed_into)\(`)
+		`jailed\(&c|(inode_changed|times_changed|looked_at|never|only_peers|typed_into)\(`)
 	program := regexp.MustCompile(`(?s)SEC\("lsm/(\w+)"\)\nint BPF_PROG.*?\n}\n`)
 	for _, file := range []string{"file.bpf.h", "socket.bpf.h", "process.bpf.h"} {
 		source, err := os.ReadFile(file)
@@ -152,12 +152,44 @@ func TestEveryHookAsksWhoIsThere(t *testing.T) {
 		}
 		for _, m := range program.FindAllStringSubmatch(string(source), -1) {
 			body := m[0]
-			keeps := strings.Contains(body, "if (ret ||") || strings.Contains(body, ", ret);")
+			keeps := strings.Contains(body, "if (ret") || strings.Contains(body, ", ret);")
 			if asks := asking.MatchString(body); !keeps || !asks {
 				t.Errorf("%s: hook %s: keeps ret: %v, asks who is there: %v",
 					file, m[1], keeps, asks)
 			}
 		}
+	}
+}
+
+// A program reads the earlier verdict behind as many parameters as the table says
+// that it is written for.
+func TestPrototypesAgree(t *testing.T) {
+	params := map[string]int{}
+	for _, hook := range Hooks() {
+		for _, p := range hook.Programs {
+			params[p.Name] = p.Params
+		}
+	}
+	program := regexp.MustCompile(`(?s)SEC\("lsm/\w+"\)\nint BPF_PROG\((\w+)(.*?)\)\n\{`)
+	found := 0
+	for _, file := range []string{
+		"file.bpf.h", "socket.bpf.h", "process.bpf.h", "lifecycle.bpf.h",
+	} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range program.FindAllStringSubmatch(string(source), -1) {
+			args := strings.TrimSuffix(m[2], ", int ret")
+			args = strings.TrimSuffix(args, ",\n\t     int ret")
+			if got := strings.Count(args, ","); got != params[m[1]] {
+				t.Errorf("%s takes %d parameters, the table says %d", m[1], got, params[m[1]])
+			}
+			found++
+		}
+	}
+	if found != len(params) {
+		t.Errorf("found %d programs in the sources, the table has %d", found, len(params))
 	}
 }
 

@@ -41,8 +41,8 @@ static __always_inline int check_look(struct current_jail *c, struct dentry *den
 static __always_inline bool links_forbid(struct current_jail *c, struct dentry *dentry, __u32 want,
 					 __u32 given)
 {
-	__u32 forbidden = want & RIGHT_WRITE ? JAIL_LINKS_READONLY | JAIL_LINKS_DENY :
-					       JAIL_LINKS_DENY;
+	__u32 forbidden =
+		want & RIGHT_WRITE ? JAIL_LINKS_READONLY | JAIL_LINKS_DENY : JAIL_LINKS_DENY;
 	struct inode *inode;
 
 	if (!(given & RIGHT_LINKED) || !(c->jail->flags & forbidden))
@@ -177,6 +177,8 @@ int BPF_PROG(path_mknod, const struct path *dir, struct dentry *dentry, umode_t 
 
 	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
 		return ret;
+	if (S_ISDEVICE(mode)) /* a way to any disk */
+		return refuse_always(&c);
 	return check_entry(&c, dir->dentry, dentry);
 }
 

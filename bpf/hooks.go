@@ -32,48 +32,50 @@ type Hook struct {
 // Program is a BPF program for a hook.
 type Program struct {
 	Name string
-	// Params is the number of the hook's parameters that it is written for;
-	// 0 fits any.
+	// Params is the number of the hook's parameters that it is written for. The
+	// verdict of the program before it comes after the last.
 	Params int
 }
 
-func one(name string) []Program { return []Program{{Name: name}} }
+func one(name string, params int) []Program { return []Program{{name, params}} }
 
 // Hooks returns the table of hooks, grouped as the C files are.
 func Hooks() []Hook {
 	return slices.Concat(fileHooks(), lookHooks(), socketHooks(), processHooks())
 }
 
-func required(name, closes string) Hook {
-	return Hook{Name: name, Programs: one(name), Closes: closes, Since: "6.1", Required: true}
+func required(name string, params int, closes string) Hook {
+	return Hook{
+		Name: name, Programs: one(name, params), Closes: closes, Since: "6.1", Required: true,
+	}
 }
 
 func fileHooks() []Hook {
-	setattr := required("inode_setattr", "changing times outside")
+	setattr := required("inode_setattr", 3, "changing times outside")
 	setattr.Programs = []Program{{"inode_setattr", 3}, {"inode_setattr_noidmap", 2}}
 	return []Hook{
-		required("file_open", "opening to read, write or execute"),
-		required("file_receive", "descriptors of outside files passed over a socket"),
-		required("path_unlink", "removing outside files"),
-		required("path_rmdir", "removing outside directories"),
-		required("path_mkdir", "making directories outside"),
-		required("path_mknod", "making files, fifos, sockets and devices outside"),
-		required("path_symlink", "making symbolic links outside"),
-		required("path_link", "an inside name for an outside file"),
-		required("path_rename", "moving files in, out, over or against each other"),
-		required("path_truncate", "truncate(2) outside"),
-		required("path_chmod", "changing modes outside"),
-		required("path_chown", "changing owners outside"),
+		required("file_open", 1, "opening to read, write or execute"),
+		required("file_receive", 1, "descriptors of outside files passed over a socket"),
+		required("path_unlink", 2, "removing outside files"),
+		required("path_rmdir", 2, "removing outside directories"),
+		required("path_mkdir", 3, "making directories outside"),
+		required("path_mknod", 4, "making files, fifos, sockets and devices outside"),
+		required("path_symlink", 3, "making symbolic links outside"),
+		required("path_link", 3, "an inside name for an outside file"),
+		required("path_rename", 5, "moving files in, out, over or against each other"),
+		required("path_truncate", 1, "truncate(2) outside"),
+		required("path_chmod", 2, "changing modes outside"),
+		required("path_chown", 3, "changing owners outside"),
 		setattr,
-		required("inode_setxattr", "setting extended attributes outside; ACLs up to 6.1"),
-		required("inode_removexattr", "removing extended attributes outside"),
+		required("inode_setxattr", 6, "setting extended attributes outside; ACLs up to 6.1"),
+		required("inode_removexattr", 3, "removing extended attributes outside"),
 		{
-			Name: "inode_set_acl", Programs: one("inode_set_acl"), Since: "6.6",
+			Name: "inode_set_acl", Programs: one("inode_set_acl", 4), Since: "6.6",
 			Closes:  "setting ACLs outside",
 			Without: "nothing: such kernels set ACLs through inode_setxattr",
 		},
 		{
-			Name: "inode_remove_acl", Programs: one("inode_remove_acl"), Since: "6.6",
+			Name: "inode_remove_acl", Programs: one("inode_remove_acl", 3), Since: "6.6",
 			Closes:  "removing ACLs outside",
 			Without: "nothing: such kernels remove ACLs through inode_removexattr",
 		},
@@ -82,20 +84,20 @@ func fileHooks() []Hook {
 
 func lookHooks() []Hook {
 	return []Hook{
-		required("inode_getattr", "size, times and owner of outside files"),
-		required("inode_readlink", "targets of outside symbolic links"),
-		required("inode_getxattr", "values of outside extended attributes"),
-		required("inode_listxattr", "names of outside extended attributes"),
+		required("inode_getattr", 1, "size, times and owner of outside files"),
+		required("inode_readlink", 1, "targets of outside symbolic links"),
+		required("inode_getxattr", 2, "values of outside extended attributes"),
+		required("inode_listxattr", 1, "names of outside extended attributes"),
 		{
-			Name: "inode_get_acl", Programs: one("inode_get_acl"), Since: "6.6",
+			Name: "inode_get_acl", Programs: one("inode_get_acl", 3), Since: "6.6",
 			Closes:  "reading outside ACLs",
 			Without: "nothing: such kernels read ACLs through inode_getxattr",
 		},
-		required("sb_statfs", "free space of outside file systems"),
-		required("path_notify", "watching outside directories"),
-		required("file_ioctl", "typing into the terminal (TIOCSTI, TIOCLINUX)"),
+		required("sb_statfs", 1, "free space of outside file systems"),
+		required("path_notify", 3, "watching outside directories"),
+		required("file_ioctl", 3, "typing into the terminal (TIOCSTI, TIOCLINUX)"),
 		{
-			Name: "file_ioctl_compat", Programs: one("file_ioctl_compat"), Since: "6.1",
+			Name: "file_ioctl_compat", Programs: one("file_ioctl_compat", 3), Since: "6.1",
 			Closes:  "typing into the terminal from a 32-bit process",
 			Without: "TIOCSTI by 32-bit processes, where the kernel still allows it",
 		},
@@ -104,27 +106,47 @@ func lookHooks() []Hook {
 
 func socketHooks() []Hook {
 	return []Hook{
-		required("socket_post_create", "nothing itself: it marks the jail's own sockets"),
-		required("unix_stream_connect", "connecting to the host's Unix sockets"),
-		required("unix_may_send", "datagrams to the host's Unix sockets"),
+		required("socket_post_create", 5, "nothing itself: it marks the jail's own sockets"),
+		required("unix_stream_connect", 3, "connecting to the host's Unix sockets"),
+		required("unix_may_send", 2, "datagrams to the host's Unix sockets"),
 	}
 }
 
 func processHooks() []Hook {
+	bpf := required("bpf", 4, "bpf(2), and so the jail's own programs")
+	bpf.Programs = []Program{{"bpf", 4}, {"bpf_nokernel", 3}}
+	perf := required("perf_event_open", 1, "performance counters, which can watch other processes")
+	perf.Programs = []Program{{"perf_event_open", 1}, {"perf_event_open_attr", 2}}
 	return []Hook{
-		required("ptrace_access_check", "tracing and reading processes outside, and pid 1"),
-		required("ptrace_traceme", "being traced from outside"),
-		required("userns_create", "new user namespaces, and the capabilities in them"),
-		required("sb_mount", "mounting"),
-		required("sb_umount", "unmounting what hides something"),
-		required("sb_pivotroot", "changing the root mount"),
-		required("sb_remount", "remounting with other options"),
-		required("move_mount", "attaching mounts of the new mount interface"),
-		required("path_chroot", "changing the root directory"),
-		required("bpf", "bpf(2), and so the jail's own programs"),
-		required("bpf_map", "descriptors of BPF maps"),
-		required("bpf_prog", "descriptors of BPF programs"),
-		required("task_free", "nothing itself: it ends the jail after its last process"),
+		required("ptrace_access_check", 2, "tracing and reading processes outside, and pid 1"),
+		required("ptrace_traceme", 1, "being traced from outside"),
+		required("userns_create", 1, "new user namespaces, and the capabilities in them"),
+		required("sb_mount", 5, "mounting"),
+		required("sb_umount", 2, "unmounting what hides something"),
+		required("sb_pivotroot", 2, "changing the root mount"),
+		required("sb_remount", 2, "remounting with other options"),
+		required("move_mount", 2, "attaching mounts of the new mount interface"),
+		required("path_chroot", 1, "changing the root directory"),
+		bpf,
+		required("bpf_map", 2, "descriptors of BPF maps"),
+		required("bpf_prog", 1, "descriptors of BPF programs"),
+		required("task_kill", 4, "signals through a pidfd that was passed in"),
+		required("task_setnice", 2, "priorities of processes outside"),
+		required("task_setioprio", 2, "disk priorities of processes outside"),
+		required("task_setscheduler", 1, "scheduling of processes outside"),
+		required("key_alloc", 3, "nothing itself: it marks the jail's own keys"),
+		required("key_permission", 3, "keys of the user and of other sessions"),
+		perf,
+		required("kernel_module_request", 1, "making the kernel load modules"),
+		required("kernel_load_data", 2, "init_module(2), kexec_load(2)"),
+		required("kernel_read_file", 3, "finit_module(2), kexec_file_load(2), firmware"),
+		required("syslog", 1, "the kernel's log"),
+		required("uring_sqpoll", 0, "kernel threads that work for io_uring"),
+		required("uring_override_creds", 1, "io_uring requests under another identity"),
+		required("uring_cmd", 1, "io_uring commands to devices and sockets"),
+		required("quotactl", 4, "quotas"),
+		required("settime", 2, "the system's clock"),
+		required("task_free", 1, "nothing itself: it ends the jail after its last process"),
 	}
 }
 
@@ -173,7 +195,7 @@ func choose(hook Hook, kernel *btf.Spec) (string, error) {
 	}
 	params := len(fn.Type.(*btf.FuncProto).Params)
 	for _, p := range hook.Programs {
-		if p.Params == 0 || p.Params == params {
+		if p.Params == params {
 			return p.Name, nil
 		}
 	}

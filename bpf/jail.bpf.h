@@ -13,7 +13,7 @@
 
 /* ---- Shared with Go (bpf2go generates the Go side from these) ---- */
 
-#define MAX_JAILS 64
+#define MAX_JAILS  64
 #define LABEL_BITS 12
 #define MAX_LABELS (1 << LABEL_BITS)
 
@@ -22,15 +22,17 @@ enum right {
 	RIGHT_READ = 1 << 0,
 	RIGHT_WRITE = 1 << 1,
 	RIGHT_EXECUTE = 1 << 2,
-	RIGHT_SELF = 1 << 3,    /* exists: stat and readlink, nothing else */
+	RIGHT_SELF = 1 << 3,	/* exists: stat and readlink, nothing else */
 	RIGHT_CONNECT = 1 << 4, /* a Unix socket of the host's that may be talked to */
-	RIGHT_LINKED = 1 << 5,  /* not a right: names of outside files may be here, see JAIL_LINKS_* */
+	RIGHT_LINKED =
+		1 << 5, /* not a right: names of outside files may be here, see JAIL_LINKS_* */
 };
 
 enum jail_flag {
-	JAIL_LINKS_READONLY = 1 << 0, /* a file with several names below RIGHT_LINKED is not changed */
-	JAIL_LINKS_DENY = 1 << 1,     /* ... nor opened */
-	JAIL_SHOW_OUTSIDE = 1 << 2,   /* EACCES where it would be ENOENT */
+	JAIL_LINKS_READONLY =
+		1 << 0,		  /* a file with several names below RIGHT_LINKED is not changed */
+	JAIL_LINKS_DENY = 1 << 1, /* ... nor opened */
+	JAIL_SHOW_OUTSIDE = 1 << 2, /* EACCES where it would be ENOENT */
 };
 
 struct label {
@@ -88,11 +90,26 @@ enum hook {
 	HOOK_BPF,
 	HOOK_BPF_MAP,
 	HOOK_BPF_PROG,
+	HOOK_TASK_KILL,
+	HOOK_TASK_SETNICE,
+	HOOK_TASK_SETIOPRIO,
+	HOOK_TASK_SETSCHEDULER,
+	HOOK_KEY_PERMISSION,
+	HOOK_PERF_EVENT_OPEN,
+	HOOK_KERNEL_MODULE_REQUEST,
+	HOOK_KERNEL_LOAD_DATA,
+	HOOK_KERNEL_READ_FILE,
+	HOOK_SYSLOG,
+	HOOK_URING_SQPOLL,
+	HOOK_URING_OVERRIDE_CREDS,
+	HOOK_URING_CMD,
+	HOOK_QUOTACTL,
+	HOOK_SETTIME,
 };
 
-#define EVENT_NAMES 20
+#define EVENT_NAMES    20
 #define EVENT_NAME_LEN 64
-#define COMM_LEN 16
+#define COMM_LEN       16
 
 /* A denial. Names run from the object up to its file system's root. */
 struct event {
@@ -139,7 +156,8 @@ struct {
 #define NAMESPACE_PLACES 1024
 #define NAMESPACE_PROBES 4
 
-struct namespace {
+struct namespace
+{
 	__u32 inum; /* 0: free */
 	__u32 slot;
 };
@@ -195,13 +213,21 @@ struct {
 	__type(value, __u64);
 } sockets SEC(".maps");
 
+/* Keys made in a jail: address -> its cookie. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, __u64);
+} keys SEC(".maps");
+
 /* ---- Which jail ---- */
 
 #define MAX_PIDNS_LEVEL 32 /* include/linux/pid_namespace.h */
 
 struct current_jail {
 	__u32 slot;
-	enum hook hook; /* that is asking */
+	enum hook hook;		 /* that is asking */
 	const struct jail *jail; /* NULL: not jailed */
 	struct pid_namespace *ns;
 };
@@ -346,11 +372,11 @@ static __noinline __u32 rights_at(const struct jail *jail, struct dentry *dentry
 /* ---- Denials ---- */
 
 /* Opaque to clang: it would compute the error, and 6.12 wants to see its range. */
-#define ERROR(n)                                              \
-	({                                                    \
-		int error_;                                   \
+#define ERROR(n)                                                    \
+	({                                                          \
+		int error_;                                         \
 		asm volatile("%0 = %1" : "=r"(error_) : "i"(-(n))); \
-		error_;                                       \
+		error_;                                             \
 	})
 
 /* The object's path within its file system, last name first. */

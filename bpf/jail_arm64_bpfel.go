@@ -40,45 +40,60 @@ type jailEvent struct {
 type jailHook uint32
 
 const (
-	jailHookHOOK_FILE_OPEN           jailHook = 0
-	jailHookHOOK_FILE_RECEIVE        jailHook = 1
-	jailHookHOOK_FILE_IOCTL          jailHook = 2
-	jailHookHOOK_PATH_UNLINK         jailHook = 3
-	jailHookHOOK_PATH_RMDIR          jailHook = 4
-	jailHookHOOK_PATH_MKDIR          jailHook = 5
-	jailHookHOOK_PATH_MKNOD          jailHook = 6
-	jailHookHOOK_PATH_SYMLINK        jailHook = 7
-	jailHookHOOK_PATH_LINK           jailHook = 8
-	jailHookHOOK_PATH_RENAME         jailHook = 9
-	jailHookHOOK_PATH_TRUNCATE       jailHook = 10
-	jailHookHOOK_PATH_CHMOD          jailHook = 11
-	jailHookHOOK_PATH_CHOWN          jailHook = 12
-	jailHookHOOK_PATH_CHROOT         jailHook = 13
-	jailHookHOOK_PATH_NOTIFY         jailHook = 14
-	jailHookHOOK_INODE_GETATTR       jailHook = 15
-	jailHookHOOK_INODE_SETATTR       jailHook = 16
-	jailHookHOOK_INODE_READLINK      jailHook = 17
-	jailHookHOOK_INODE_GETXATTR      jailHook = 18
-	jailHookHOOK_INODE_LISTXATTR     jailHook = 19
-	jailHookHOOK_INODE_SETXATTR      jailHook = 20
-	jailHookHOOK_INODE_REMOVEXATTR   jailHook = 21
-	jailHookHOOK_INODE_SET_ACL       jailHook = 22
-	jailHookHOOK_INODE_GET_ACL       jailHook = 23
-	jailHookHOOK_INODE_REMOVE_ACL    jailHook = 24
-	jailHookHOOK_SB_STATFS           jailHook = 25
-	jailHookHOOK_SB_MOUNT            jailHook = 26
-	jailHookHOOK_SB_UMOUNT           jailHook = 27
-	jailHookHOOK_SB_PIVOTROOT        jailHook = 28
-	jailHookHOOK_SB_REMOUNT          jailHook = 29
-	jailHookHOOK_MOVE_MOUNT          jailHook = 30
-	jailHookHOOK_USERNS_CREATE       jailHook = 31
-	jailHookHOOK_PTRACE_ACCESS_CHECK jailHook = 32
-	jailHookHOOK_PTRACE_TRACEME      jailHook = 33
-	jailHookHOOK_UNIX_STREAM_CONNECT jailHook = 34
-	jailHookHOOK_UNIX_MAY_SEND       jailHook = 35
-	jailHookHOOK_BPF                 jailHook = 36
-	jailHookHOOK_BPF_MAP             jailHook = 37
-	jailHookHOOK_BPF_PROG            jailHook = 38
+	jailHookHOOK_FILE_OPEN             jailHook = 0
+	jailHookHOOK_FILE_RECEIVE          jailHook = 1
+	jailHookHOOK_FILE_IOCTL            jailHook = 2
+	jailHookHOOK_PATH_UNLINK           jailHook = 3
+	jailHookHOOK_PATH_RMDIR            jailHook = 4
+	jailHookHOOK_PATH_MKDIR            jailHook = 5
+	jailHookHOOK_PATH_MKNOD            jailHook = 6
+	jailHookHOOK_PATH_SYMLINK          jailHook = 7
+	jailHookHOOK_PATH_LINK             jailHook = 8
+	jailHookHOOK_PATH_RENAME           jailHook = 9
+	jailHookHOOK_PATH_TRUNCATE         jailHook = 10
+	jailHookHOOK_PATH_CHMOD            jailHook = 11
+	jailHookHOOK_PATH_CHOWN            jailHook = 12
+	jailHookHOOK_PATH_CHROOT           jailHook = 13
+	jailHookHOOK_PATH_NOTIFY           jailHook = 14
+	jailHookHOOK_INODE_GETATTR         jailHook = 15
+	jailHookHOOK_INODE_SETATTR         jailHook = 16
+	jailHookHOOK_INODE_READLINK        jailHook = 17
+	jailHookHOOK_INODE_GETXATTR        jailHook = 18
+	jailHookHOOK_INODE_LISTXATTR       jailHook = 19
+	jailHookHOOK_INODE_SETXATTR        jailHook = 20
+	jailHookHOOK_INODE_REMOVEXATTR     jailHook = 21
+	jailHookHOOK_INODE_SET_ACL         jailHook = 22
+	jailHookHOOK_INODE_GET_ACL         jailHook = 23
+	jailHookHOOK_INODE_REMOVE_ACL      jailHook = 24
+	jailHookHOOK_SB_STATFS             jailHook = 25
+	jailHookHOOK_SB_MOUNT              jailHook = 26
+	jailHookHOOK_SB_UMOUNT             jailHook = 27
+	jailHookHOOK_SB_PIVOTROOT          jailHook = 28
+	jailHookHOOK_SB_REMOUNT            jailHook = 29
+	jailHookHOOK_MOVE_MOUNT            jailHook = 30
+	jailHookHOOK_USERNS_CREATE         jailHook = 31
+	jailHookHOOK_PTRACE_ACCESS_CHECK   jailHook = 32
+	jailHookHOOK_PTRACE_TRACEME        jailHook = 33
+	jailHookHOOK_UNIX_STREAM_CONNECT   jailHook = 34
+	jailHookHOOK_UNIX_MAY_SEND         jailHook = 35
+	jailHookHOOK_BPF                   jailHook = 36
+	jailHookHOOK_BPF_MAP               jailHook = 37
+	jailHookHOOK_BPF_PROG              jailHook = 38
+	jailHookHOOK_TASK_KILL             jailHook = 39
+	jailHookHOOK_TASK_SETNICE          jailHook = 40
+	jailHookHOOK_TASK_SETIOPRIO        jailHook = 41
+	jailHookHOOK_TASK_SETSCHEDULER     jailHook = 42
+	jailHookHOOK_KEY_PERMISSION        jailHook = 43
+	jailHookHOOK_PERF_EVENT_OPEN       jailHook = 44
+	jailHookHOOK_KERNEL_MODULE_REQUEST jailHook = 45
+	jailHookHOOK_KERNEL_LOAD_DATA      jailHook = 46
+	jailHookHOOK_KERNEL_READ_FILE      jailHook = 47
+	jailHookHOOK_SYSLOG                jailHook = 48
+	jailHookHOOK_URING_SQPOLL          jailHook = 49
+	jailHookHOOK_URING_OVERRIDE_CREDS  jailHook = 50
+	jailHookHOOK_URING_CMD             jailHook = 51
+	jailHookHOOK_QUOTACTL              jailHook = 52
+	jailHookHOOK_SETTIME               jailHook = 53
 )
 
 type jailJail struct {
@@ -128,6 +143,7 @@ const (
 const (
 	jailMapInits                = "inits"
 	jailMapJails                = "jails"
+	jailMapKeys                 = "keys"
 	jailMapLost                 = "lost"
 	jailMapNamespaces           = "namespaces"
 	jailMapRings                = "rings"
@@ -135,6 +151,7 @@ const (
 	jailMapSupervisors          = "supervisors"
 	jailProgBpf                 = "bpf"
 	jailProgBpfMap              = "bpf_map"
+	jailProgBpfNokernel         = "bpf_nokernel"
 	jailProgBpfProg             = "bpf_prog"
 	jailProgDescriptors         = "descriptors"
 	jailProgFileIoctl           = "file_ioctl"
@@ -152,6 +169,11 @@ const (
 	jailProgInodeSetattr        = "inode_setattr"
 	jailProgInodeSetattrNoidmap = "inode_setattr_noidmap"
 	jailProgInodeSetxattr       = "inode_setxattr"
+	jailProgKernelLoadData      = "kernel_load_data"
+	jailProgKernelModuleRequest = "kernel_module_request"
+	jailProgKernelReadFile      = "kernel_read_file"
+	jailProgKeyAlloc            = "key_alloc"
+	jailProgKeyPermission       = "key_permission"
 	jailProgMoveMount           = "move_mount"
 	jailProgPathChmod           = "path_chmod"
 	jailProgPathChown           = "path_chown"
@@ -165,18 +187,30 @@ const (
 	jailProgPathSymlink         = "path_symlink"
 	jailProgPathTruncate        = "path_truncate"
 	jailProgPathUnlink          = "path_unlink"
+	jailProgPerfEventOpen       = "perf_event_open"
+	jailProgPerfEventOpenAttr   = "perf_event_open_attr"
 	jailProgPtraceAccessCheck   = "ptrace_access_check"
 	jailProgPtraceTraceme       = "ptrace_traceme"
+	jailProgQuotactl            = "quotactl"
 	jailProgSbMount             = "sb_mount"
 	jailProgSbPivotroot         = "sb_pivotroot"
 	jailProgSbRemount           = "sb_remount"
 	jailProgSbStatfs            = "sb_statfs"
 	jailProgSbUmount            = "sb_umount"
+	jailProgSettime             = "settime"
 	jailProgSocketPostCreate    = "socket_post_create"
 	jailProgSupervisorExit      = "supervisor_exit"
+	jailProgSyslog              = "syslog"
 	jailProgTaskFree            = "task_free"
+	jailProgTaskKill            = "task_kill"
+	jailProgTaskSetioprio       = "task_setioprio"
+	jailProgTaskSetnice         = "task_setnice"
+	jailProgTaskSetscheduler    = "task_setscheduler"
 	jailProgUnixMaySend         = "unix_may_send"
 	jailProgUnixStreamConnect   = "unix_stream_connect"
+	jailProgUringCmd            = "uring_cmd"
+	jailProgUringOverrideCreds  = "uring_override_creds"
+	jailProgUringSqpoll         = "uring_sqpoll"
 	jailProgUsernsCreate        = "userns_create"
 )
 
@@ -224,6 +258,7 @@ type jailSpecs struct {
 type jailProgramSpecs struct {
 	Bpf                 *ebpf.ProgramSpec `ebpf:"bpf"`
 	BpfMap              *ebpf.ProgramSpec `ebpf:"bpf_map"`
+	BpfNokernel         *ebpf.ProgramSpec `ebpf:"bpf_nokernel"`
 	BpfProg             *ebpf.ProgramSpec `ebpf:"bpf_prog"`
 	Descriptors         *ebpf.ProgramSpec `ebpf:"descriptors"`
 	FileIoctl           *ebpf.ProgramSpec `ebpf:"file_ioctl"`
@@ -241,6 +276,11 @@ type jailProgramSpecs struct {
 	InodeSetattr        *ebpf.ProgramSpec `ebpf:"inode_setattr"`
 	InodeSetattrNoidmap *ebpf.ProgramSpec `ebpf:"inode_setattr_noidmap"`
 	InodeSetxattr       *ebpf.ProgramSpec `ebpf:"inode_setxattr"`
+	KernelLoadData      *ebpf.ProgramSpec `ebpf:"kernel_load_data"`
+	KernelModuleRequest *ebpf.ProgramSpec `ebpf:"kernel_module_request"`
+	KernelReadFile      *ebpf.ProgramSpec `ebpf:"kernel_read_file"`
+	KeyAlloc            *ebpf.ProgramSpec `ebpf:"key_alloc"`
+	KeyPermission       *ebpf.ProgramSpec `ebpf:"key_permission"`
 	MoveMount           *ebpf.ProgramSpec `ebpf:"move_mount"`
 	PathChmod           *ebpf.ProgramSpec `ebpf:"path_chmod"`
 	PathChown           *ebpf.ProgramSpec `ebpf:"path_chown"`
@@ -254,18 +294,30 @@ type jailProgramSpecs struct {
 	PathSymlink         *ebpf.ProgramSpec `ebpf:"path_symlink"`
 	PathTruncate        *ebpf.ProgramSpec `ebpf:"path_truncate"`
 	PathUnlink          *ebpf.ProgramSpec `ebpf:"path_unlink"`
+	PerfEventOpen       *ebpf.ProgramSpec `ebpf:"perf_event_open"`
+	PerfEventOpenAttr   *ebpf.ProgramSpec `ebpf:"perf_event_open_attr"`
 	PtraceAccessCheck   *ebpf.ProgramSpec `ebpf:"ptrace_access_check"`
 	PtraceTraceme       *ebpf.ProgramSpec `ebpf:"ptrace_traceme"`
+	Quotactl            *ebpf.ProgramSpec `ebpf:"quotactl"`
 	SbMount             *ebpf.ProgramSpec `ebpf:"sb_mount"`
 	SbPivotroot         *ebpf.ProgramSpec `ebpf:"sb_pivotroot"`
 	SbRemount           *ebpf.ProgramSpec `ebpf:"sb_remount"`
 	SbStatfs            *ebpf.ProgramSpec `ebpf:"sb_statfs"`
 	SbUmount            *ebpf.ProgramSpec `ebpf:"sb_umount"`
+	Settime             *ebpf.ProgramSpec `ebpf:"settime"`
 	SocketPostCreate    *ebpf.ProgramSpec `ebpf:"socket_post_create"`
 	SupervisorExit      *ebpf.ProgramSpec `ebpf:"supervisor_exit"`
+	Syslog              *ebpf.ProgramSpec `ebpf:"syslog"`
 	TaskFree            *ebpf.ProgramSpec `ebpf:"task_free"`
+	TaskKill            *ebpf.ProgramSpec `ebpf:"task_kill"`
+	TaskSetioprio       *ebpf.ProgramSpec `ebpf:"task_setioprio"`
+	TaskSetnice         *ebpf.ProgramSpec `ebpf:"task_setnice"`
+	TaskSetscheduler    *ebpf.ProgramSpec `ebpf:"task_setscheduler"`
 	UnixMaySend         *ebpf.ProgramSpec `ebpf:"unix_may_send"`
 	UnixStreamConnect   *ebpf.ProgramSpec `ebpf:"unix_stream_connect"`
+	UringCmd            *ebpf.ProgramSpec `ebpf:"uring_cmd"`
+	UringOverrideCreds  *ebpf.ProgramSpec `ebpf:"uring_override_creds"`
+	UringSqpoll         *ebpf.ProgramSpec `ebpf:"uring_sqpoll"`
 	UsernsCreate        *ebpf.ProgramSpec `ebpf:"userns_create"`
 }
 
@@ -275,6 +327,7 @@ type jailProgramSpecs struct {
 type jailMapSpecs struct {
 	Inits       *ebpf.MapSpec `ebpf:"inits"`
 	Jails       *ebpf.MapSpec `ebpf:"jails"`
+	Keys        *ebpf.MapSpec `ebpf:"keys"`
 	Lost        *ebpf.MapSpec `ebpf:"lost"`
 	Namespaces  *ebpf.MapSpec `ebpf:"namespaces"`
 	Rings       *ebpf.MapSpec `ebpf:"rings"`
@@ -310,6 +363,7 @@ func (o *jailObjects) Close() error {
 type jailMaps struct {
 	Inits       *ebpf.Map `ebpf:"inits"`
 	Jails       *ebpf.Map `ebpf:"jails"`
+	Keys        *ebpf.Map `ebpf:"keys"`
 	Lost        *ebpf.Map `ebpf:"lost"`
 	Namespaces  *ebpf.Map `ebpf:"namespaces"`
 	Rings       *ebpf.Map `ebpf:"rings"`
@@ -321,6 +375,7 @@ func (m *jailMaps) Close() error {
 	return _JailClose(
 		m.Inits,
 		m.Jails,
+		m.Keys,
 		m.Lost,
 		m.Namespaces,
 		m.Rings,
@@ -341,6 +396,7 @@ type jailVariables struct {
 type jailPrograms struct {
 	Bpf                 *ebpf.Program `ebpf:"bpf"`
 	BpfMap              *ebpf.Program `ebpf:"bpf_map"`
+	BpfNokernel         *ebpf.Program `ebpf:"bpf_nokernel"`
 	BpfProg             *ebpf.Program `ebpf:"bpf_prog"`
 	Descriptors         *ebpf.Program `ebpf:"descriptors"`
 	FileIoctl           *ebpf.Program `ebpf:"file_ioctl"`
@@ -358,6 +414,11 @@ type jailPrograms struct {
 	InodeSetattr        *ebpf.Program `ebpf:"inode_setattr"`
 	InodeSetattrNoidmap *ebpf.Program `ebpf:"inode_setattr_noidmap"`
 	InodeSetxattr       *ebpf.Program `ebpf:"inode_setxattr"`
+	KernelLoadData      *ebpf.Program `ebpf:"kernel_load_data"`
+	KernelModuleRequest *ebpf.Program `ebpf:"kernel_module_request"`
+	KernelReadFile      *ebpf.Program `ebpf:"kernel_read_file"`
+	KeyAlloc            *ebpf.Program `ebpf:"key_alloc"`
+	KeyPermission       *ebpf.Program `ebpf:"key_permission"`
 	MoveMount           *ebpf.Program `ebpf:"move_mount"`
 	PathChmod           *ebpf.Program `ebpf:"path_chmod"`
 	PathChown           *ebpf.Program `ebpf:"path_chown"`
@@ -371,18 +432,30 @@ type jailPrograms struct {
 	PathSymlink         *ebpf.Program `ebpf:"path_symlink"`
 	PathTruncate        *ebpf.Program `ebpf:"path_truncate"`
 	PathUnlink          *ebpf.Program `ebpf:"path_unlink"`
+	PerfEventOpen       *ebpf.Program `ebpf:"perf_event_open"`
+	PerfEventOpenAttr   *ebpf.Program `ebpf:"perf_event_open_attr"`
 	PtraceAccessCheck   *ebpf.Program `ebpf:"ptrace_access_check"`
 	PtraceTraceme       *ebpf.Program `ebpf:"ptrace_traceme"`
+	Quotactl            *ebpf.Program `ebpf:"quotactl"`
 	SbMount             *ebpf.Program `ebpf:"sb_mount"`
 	SbPivotroot         *ebpf.Program `ebpf:"sb_pivotroot"`
 	SbRemount           *ebpf.Program `ebpf:"sb_remount"`
 	SbStatfs            *ebpf.Program `ebpf:"sb_statfs"`
 	SbUmount            *ebpf.Program `ebpf:"sb_umount"`
+	Settime             *ebpf.Program `ebpf:"settime"`
 	SocketPostCreate    *ebpf.Program `ebpf:"socket_post_create"`
 	SupervisorExit      *ebpf.Program `ebpf:"supervisor_exit"`
+	Syslog              *ebpf.Program `ebpf:"syslog"`
 	TaskFree            *ebpf.Program `ebpf:"task_free"`
+	TaskKill            *ebpf.Program `ebpf:"task_kill"`
+	TaskSetioprio       *ebpf.Program `ebpf:"task_setioprio"`
+	TaskSetnice         *ebpf.Program `ebpf:"task_setnice"`
+	TaskSetscheduler    *ebpf.Program `ebpf:"task_setscheduler"`
 	UnixMaySend         *ebpf.Program `ebpf:"unix_may_send"`
 	UnixStreamConnect   *ebpf.Program `ebpf:"unix_stream_connect"`
+	UringCmd            *ebpf.Program `ebpf:"uring_cmd"`
+	UringOverrideCreds  *ebpf.Program `ebpf:"uring_override_creds"`
+	UringSqpoll         *ebpf.Program `ebpf:"uring_sqpoll"`
 	UsernsCreate        *ebpf.Program `ebpf:"userns_create"`
 }
 
@@ -390,6 +463,7 @@ func (p *jailPrograms) Close() error {
 	return _JailClose(
 		p.Bpf,
 		p.BpfMap,
+		p.BpfNokernel,
 		p.BpfProg,
 		p.Descriptors,
 		p.FileIoctl,
@@ -407,6 +481,11 @@ func (p *jailPrograms) Close() error {
 		p.InodeSetattr,
 		p.InodeSetattrNoidmap,
 		p.InodeSetxattr,
+		p.KernelLoadData,
+		p.KernelModuleRequest,
+		p.KernelReadFile,
+		p.KeyAlloc,
+		p.KeyPermission,
 		p.MoveMount,
 		p.PathChmod,
 		p.PathChown,
@@ -420,18 +499,30 @@ func (p *jailPrograms) Close() error {
 		p.PathSymlink,
 		p.PathTruncate,
 		p.PathUnlink,
+		p.PerfEventOpen,
+		p.PerfEventOpenAttr,
 		p.PtraceAccessCheck,
 		p.PtraceTraceme,
+		p.Quotactl,
 		p.SbMount,
 		p.SbPivotroot,
 		p.SbRemount,
 		p.SbStatfs,
 		p.SbUmount,
+		p.Settime,
 		p.SocketPostCreate,
 		p.SupervisorExit,
+		p.Syslog,
 		p.TaskFree,
+		p.TaskKill,
+		p.TaskSetioprio,
+		p.TaskSetnice,
+		p.TaskSetscheduler,
 		p.UnixMaySend,
 		p.UnixStreamConnect,
+		p.UringCmd,
+		p.UringOverrideCreds,
+		p.UringSqpoll,
 		p.UsernsCreate,
 	)
 }

@@ -19,40 +19,77 @@ typedef __u32 __wsum;
 typedef unsigned short umode_t;
 typedef _Bool bool;
 
-#define NULL ((void *)0)
-#define true 1
+#define NULL  ((void *)0)
+#define true  1
 #define false 0
 
 /* include/uapi/linux/bpf.h */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
-enum { BPF_F_NO_PREALLOC = 1 << 0, BPF_F_RDONLY_PROG = 1 << 7 };
-enum { BPF_ANY = 0 };
-enum { BPF_SK_STORAGE_GET_F_CREATE = 1 << 0 };
+enum {
+	BPF_F_NO_PREALLOC = 1 << 0,
+	BPF_F_RDONLY_PROG = 1 << 7
+};
+enum {
+	BPF_ANY = 0
+};
+enum {
+	BPF_SK_STORAGE_GET_F_CREATE = 1 << 0
+};
 
 /* include/uapi/asm-generic/errno-base.h and errno.h */
-enum { EPERM = 1, ENOENT = 2, EACCES = 13, EXDEV = 18, ECONNREFUSED = 111 };
+enum {
+	EPERM = 1,
+	ENOENT = 2,
+	EACCES = 13,
+	EXDEV = 18,
+	ECONNREFUSED = 111
+};
 
 /* include/linux/fs.h: fmode_t, and the open flag that only the kernel sets. */
-enum { FMODE_READ = 1 << 0, FMODE_WRITE = 1 << 1 };
-enum { FMODE_EXEC_FLAG = 1 << 5 };
-enum { O_TRUNC = 01000 };
-enum { ATTR_MODE = 1 << 0, ATTR_UID = 1 << 1, ATTR_GID = 1 << 2, ATTR_SIZE = 1 << 3 };
+enum {
+	FMODE_READ = 1 << 0,
+	FMODE_WRITE = 1 << 1
+};
+enum {
+	FMODE_EXEC_FLAG = 1 << 5
+};
+enum {
+	O_TRUNC = 01000
+};
+enum {
+	ATTR_MODE = 1 << 0,
+	ATTR_UID = 1 << 1,
+	ATTR_GID = 1 << 2,
+	ATTR_SIZE = 1 << 3
+};
 #define SB_NOUSER (1UL << 31)
 
 /* include/uapi/linux/stat.h */
-enum { S_IFMT = 0170000, S_IFREG = 0100000 };
-#define S_ISREG(mode) (((mode) & S_IFMT) == S_IFREG)
+enum {
+	S_IFMT = 0170000,
+	S_IFREG = 0100000,
+	S_IFBLK = 0060000,
+	S_IFCHR = 0020000
+};
+#define S_ISREG(mode)	 (((mode) & S_IFMT) == S_IFREG)
+#define S_ISDEVICE(mode) (((mode) & S_IFMT) == S_IFBLK || ((mode) & S_IFMT) == S_IFCHR)
 
-enum { AF_UNIX = 1 };
+enum {
+	AF_UNIX = 1
+};
 
 /* include/uapi/asm-generic/ioctls.h */
-enum { TIOCSTI = 0x5412, TIOCLINUX = 0x541C };
+enum {
+	TIOCSTI = 0x5412,
+	TIOCLINUX = 0x541C
+};
 
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
@@ -165,6 +202,11 @@ struct bpf_iter__task_file {
 } KERNEL_TYPE;
 
 struct cred;
+
+struct key {
+	const char *description;
+} KERNEL_TYPE;
+
 struct posix_acl;
 
 #endif

@@ -84,6 +84,22 @@ var tried = map[string]string{
 	"bpf":                 "use bpf(2)",
 	"bpf_map":             "use a BPF map",
 	"bpf_prog":            "use a BPF program",
+
+	"task_kill":             "signal a process outside the jail",
+	"task_setnice":          "change the priority of a process outside the jail",
+	"task_setioprio":        "change the disk priority of a process outside the jail",
+	"task_setscheduler":     "change the scheduling of a process outside the jail",
+	"key_permission":        "use a key that is not the jail's own",
+	"perf_event_open":       "use performance counters",
+	"kernel_module_request": "make the kernel load a module",
+	"kernel_load_data":      "load code into the kernel",
+	"kernel_read_file":      "make the kernel read a file",
+	"syslog":                "read the kernel's log",
+	"uring_sqpoll":          "start an io_uring kernel thread",
+	"uring_override_creds":  "use io_uring under another identity",
+	"uring_cmd":             "send an io_uring command",
+	"quotactl":              "use quotas",
+	"settime":               "set the clock",
 }
 
 // Tried returns the operation that a hook guards in words, with the way in

@@ -49,6 +49,12 @@ func Exec() int {
 		fmt.Fprintf(control, "%s\n", oneLine(err))
 		return 1
 	}
+	// Made in the jail, so that it is the jail's own.
+	if _, err := unix.KeyctlJoinSessionKeyring("agent-lock"); err != nil &&
+		!errors.Is(err, unix.ENOSYS) {
+		fmt.Fprintf(control, "make a session keyring: %v\n", err)
+		return 1
+	}
 	return become(s)
 }
 
@@ -58,10 +64,6 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " 
 func drop(s setup) error {
 	if err := os.Chdir(s.Dir); err != nil {
 		return fmt.Errorf("enter %s: %w", s.Dir, err)
-	}
-	if _, err := unix.KeyctlJoinSessionKeyring("agent-lock"); err != nil &&
-		!errors.Is(err, unix.ENOSYS) {
-		return fmt.Errorf("make a session keyring: %w", err)
 	}
 	for capability := uintptr(0); ; capability++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
