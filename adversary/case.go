@@ -67,7 +67,8 @@ func Families() []string {
 func Cases() []Case {
 	return slices.Concat(
 		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, metadata,
-		watching, descriptors, sockets, namespaces, terminal, processes, lifecycle,
+		watching, descriptors, sockets, namespaces, terminal, processes, keys,
+		lifecycle,
 	)
 }
 

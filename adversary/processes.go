@@ -100,6 +100,20 @@ var processes = []Case{
 		Judge: victimRead,
 	},
 	{
+		Name: "process_pidfd_passed_kill", Family: "processes", Source: passedSource,
+		What:  "is passed a pidfd of it and kills it",
+		Hooks: []string{"task_kill"}, Setup: (*Scene).PassVictim,
+		Attack: func(*Target) ([]byte, error) {
+			pidfd, err := receiveFD(0)
+			if err != nil {
+				return nil, err
+			}
+			err = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+			return nil, call("pidfd_send_signal", err)
+		},
+		Judge: victimDead,
+	},
+	{
 		Name: "process_prlimit", Family: "processes", Source: signalSource,
 		What: "lowers a limit of it", Hooks: []string{"task_prlimit"}, Setup: (*Scene).Victim,
 		Attack: onVictim(func(t *Target) ([]byte, error) {

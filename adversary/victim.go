@@ -24,6 +24,7 @@ type victim struct {
 	addr   uint64 // of the canary in memory
 	fd     int    // that the canary can be read from
 	memfd  int    // the same, of a file that no path leads to
+	noKey  string // why its canary is not in the user's keyring, or ""
 	nice   int
 	limits string
 	cmd    *exec.Cmd
@@ -36,6 +37,7 @@ type victimReport struct {
 	Addr  uint64 `json:"addr"`
 	FD    int    `json:"fd"`
 	Memfd int    `json:"memfd"`
+	Key   string `json:"key"` // why there is none, or ""
 }
 
 // newVictim starts a victim whose working directory is the outside directory. It
@@ -79,7 +81,7 @@ func newVictim(a *arena, name string) (*victim, error) {
 		v.close()
 		return nil, fmt.Errorf("start victim: no report: %w", readErr)
 	}
-	v.addr, v.fd, v.memfd = r.Addr, r.FD, r.Memfd
+	v.addr, v.fd, v.memfd, v.noKey = r.Addr, r.FD, r.Memfd, r.Key
 	v.nice, _ = unix.Getpriority(unix.PRIO_PROCESS, v.pid)
 	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", v.pid))
 	v.limits = string(limits)
@@ -134,13 +136,20 @@ func beVictim(mapped string) error {
 	if _, err := unix.Write(memfd, page); err != nil {
 		return fmt.Errorf("write memfd: %w", err)
 	}
-	r := victimReport{addr, int(f.Fd()), memfd}
+	r := victimReport{addr, int(f.Fd()), memfd, ""}
+	_, err = unix.AddKey("user", keyName(os.Getpid()), page, unix.KEY_SPEC_USER_KEYRING)
+	if err != nil {
+		r.Key = err.Error()
+	}
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 		return err
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return nil
 }
+
+// keyName is the name of a victim's key in the keyring of its user.
+func keyName(pid int) string { return fmt.Sprint("agent-lock-victim-", pid) }
 
 // renewVictim gives the session a victim, or another one if a case has done it harm.
 func (s *session) renewVictim(a *arena) error {
