@@ -144,9 +144,12 @@ func TestRecordedHooksAreInTheTable(t *testing.T) {
 // Every program keeps an earlier refusal and asks whether the task is jailed.
 func TestEveryHookAsksWhoIsThere(t *testing.T) {
 	asking := regexp.MustCompile(
-		`jailed\(&c|(inode_changed|times_changed|looked_at|never|only_peers|typed_into)\(`)
+		`jailed\(&c|(inode|times|entry)_changed\(|` +
+			`(looked_at|never|only_peers|typed_into)\(`)
 	program := regexp.MustCompile(`(?s)SEC\("lsm/(\w+)"\)\nint BPF_PROG.*?\n}\n`)
-	for _, file := range []string{"file.bpf.h", "socket.bpf.h", "process.bpf.h"} {
+	for _, file := range []string{
+		"file.bpf.h", "inode.bpf.h", "socket.bpf.h", "process.bpf.h",
+	} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +177,7 @@ func TestPrototypesAgree(t *testing.T) {
 	program := regexp.MustCompile(`(?s)SEC\("lsm/\w+"\)\nint BPF_PROG\((\w+)(.*?)\)\n\{`)
 	found := 0
 	for _, file := range []string{
-		"file.bpf.h", "socket.bpf.h", "process.bpf.h", "lifecycle.bpf.h",
+		"file.bpf.h", "inode.bpf.h", "socket.bpf.h", "process.bpf.h", "lifecycle.bpf.h",
 	} {
 		source, err := os.ReadFile(file)
 		if err != nil {

@@ -37,18 +37,19 @@ func hooksDocument() string {
 Every LSM hook that the jail uses, written from the table in bpf/hooks.go. A
 required hook that the kernel lacks means that no jail is built; any hook that
 the kernel has must load and attach. "Since" is the first kernel series at or
-after 6.1 that has the hook.
+after 6.1 that has the hook. Kernels built without CONFIG_SECURITY_PATH have no
+path_* hooks; there the inode_* hooks do their work.
 
-| hook | closes | since | required | without it |
-|---|---|---|---|---|
+| hook | used | closes | since | required | without it |
+|---|---|---|---|---|---|
 `)
 	for _, h := range Hooks() {
 		need, without := "yes", "no jail"
 		if !h.Required {
 			need, without = "no", h.Without
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n",
-			h.Name, h.Closes, h.Since, need, without)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n",
+			h.Name, h.When, h.Closes, h.Since, need, without)
 	}
 	b.WriteString(`
 ## Two programs for one hook

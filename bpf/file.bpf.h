@@ -197,46 +197,59 @@ int BPF_PROG(path_symlink, const struct path *dir, struct dentry *dentry, const 
  * A new name must not give more than the old one: what is linked has to be
  * writable already. EXDEV makes git, cargo and pnpm fall back to copying.
  */
+static __always_inline int check_link(struct current_jail *c, struct dentry *old_dentry,
+				      struct dentry *new_dir, struct dentry *new_dentry)
+{
+	const __u32 want = RIGHT_READ | RIGHT_WRITE;
+	__u32 from = has_no_path(old_dentry) ? want : rights_at(c->jail, old_dentry);
+	__u32 to = entry_rights(c, new_dir, new_dentry);
+
+	if ((from & want) == want && to & RIGHT_WRITE)
+		return 0;
+	if (to & RIGHT_WRITE)
+		return refuse(c, old_dentry, want, from, ERROR(EXDEV));
+	if ((from & want) == want)
+		return refuse(c, new_dentry, RIGHT_WRITE, to, ERROR(EXDEV));
+	return refuse(c, new_dentry, RIGHT_WRITE, to, ERROR(EACCES));
+}
+
 SEC("lsm/path_link")
 int BPF_PROG(path_link, struct dentry *old_dentry, const struct path *new_dir,
 	     struct dentry *new_dentry, int ret)
 {
-	const __u32 want = RIGHT_READ | RIGHT_WRITE;
 	struct current_jail c = {};
-	__u32 from, to;
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
-	from = has_no_path(old_dentry) ? want : rights_at(c.jail, old_dentry);
-	to = entry_rights(&c, new_dir->dentry, new_dentry);
-	if ((from & want) == want && to & RIGHT_WRITE)
-		return 0;
-	if (to & RIGHT_WRITE)
-		return refuse(&c, old_dentry, want, from, ERROR(EXDEV));
-	if ((from & want) == want)
-		return refuse(&c, new_dentry, RIGHT_WRITE, to, ERROR(EXDEV));
-	return refuse(&c, new_dentry, RIGHT_WRITE, to, ERROR(EACCES));
+	return check_link(&c, old_dentry, new_dir->dentry, new_dentry);
 }
 
 /* Called once a direction for RENAME_EXCHANGE; both names are checked either way. */
+static __always_inline int check_rename(struct current_jail *c, struct dentry *old_dir,
+					struct dentry *old_dentry, struct dentry *new_dir,
+					struct dentry *new_dentry)
+{
+	__u32 from = entry_rights(c, old_dir, old_dentry);
+	__u32 to = entry_rights(c, new_dir, new_dentry);
+
+	if (from & to & RIGHT_WRITE)
+		return 0;
+	if (to & RIGHT_WRITE)
+		return refuse(c, old_dentry, RIGHT_WRITE, from, ERROR(EXDEV));
+	if (from & RIGHT_WRITE)
+		return refuse(c, new_dentry, RIGHT_WRITE, to, ERROR(EXDEV));
+	return refuse(c, old_dentry, RIGHT_WRITE, from, ERROR(EACCES));
+}
+
 SEC("lsm/path_rename")
 int BPF_PROG(path_rename, const struct path *old_dir, struct dentry *old_dentry,
 	     const struct path *new_dir, struct dentry *new_dentry, unsigned int flags, int ret)
 {
 	struct current_jail c = {};
-	__u32 from, to;
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	from = entry_rights(&c, old_dir->dentry, old_dentry);
-	to = entry_rights(&c, new_dir->dentry, new_dentry);
-	if (from & to & RIGHT_WRITE)
-		return 0;
-	if (to & RIGHT_WRITE)
-		return refuse(&c, old_dentry, RIGHT_WRITE, from, ERROR(EXDEV));
-	if (from & RIGHT_WRITE)
-		return refuse(&c, new_dentry, RIGHT_WRITE, to, ERROR(EXDEV));
-	return refuse(&c, old_dentry, RIGHT_WRITE, from, ERROR(EACCES));
+	return check_rename(&c, old_dir->dentry, old_dentry, new_dir->dentry, new_dentry);
 }
 
 SEC("lsm/path_truncate")

@@ -22,11 +22,28 @@ type Hook struct {
 	Closes string
 	// Since is the first kernel series at or after 6.1 that has the hook.
 	Since string
+	// When says on which kernels the hook is used.
+	When When
 	// Required hooks must exist, or no jail is built. Any hook that exists
 	// must load and attach.
 	Required bool
 	// Without says what is lost on a kernel that lacks an optional hook.
 	Without string
+}
+
+// When tells kernels with path_* hooks (CONFIG_SECURITY_PATH) from those without.
+type When int
+
+// The kernels on which a hook is used.
+const (
+	Always When = iota
+	WithPathHooks
+	WithoutPathHooks
+)
+
+// String is the text of docs/hooks.md.
+func (w When) String() string {
+	return [...]string{"always", "with path_* hooks", "without path_* hooks"}[w]
 }
 
 // Program is a BPF program for a hook.
@@ -41,7 +58,8 @@ func one(name string, params int) []Program { return []Program{{name, params}} }
 
 // Hooks returns the table of hooks, grouped as the C files are.
 func Hooks() []Hook {
-	return slices.Concat(fileHooks(), lookHooks(), socketHooks(), processHooks())
+	return slices.Concat(fileHooks(), pathHooks(), inodeHooks(), lookHooks(), socketHooks(),
+		processHooks())
 }
 
 func required(name string, params int, closes string) Hook {
@@ -51,22 +69,9 @@ func required(name string, params int, closes string) Hook {
 }
 
 func fileHooks() []Hook {
-	setattr := required("inode_setattr", 3, "changing times outside")
-	setattr.Programs = []Program{{"inode_setattr", 3}, {"inode_setattr_noidmap", 2}}
 	return []Hook{
 		required("file_open", 1, "opening to read, write or execute"),
 		required("file_receive", 1, "descriptors of outside files passed over a socket"),
-		required("path_unlink", 2, "removing outside files"),
-		required("path_rmdir", 2, "removing outside directories"),
-		required("path_mkdir", 3, "making directories outside"),
-		required("path_mknod", 4, "making files, fifos, sockets and devices outside"),
-		required("path_symlink", 3, "making symbolic links outside"),
-		required("path_link", 3, "an inside name for an outside file"),
-		required("path_rename", 5, "moving files in, out, over or against each other"),
-		required("path_truncate", 1, "truncate(2) outside"),
-		required("path_chmod", 2, "changing modes outside"),
-		required("path_chown", 3, "changing owners outside"),
-		setattr,
 		required("inode_setxattr", 6, "setting extended attributes outside; ACLs up to 6.1"),
 		required("inode_removexattr", 3, "removing extended attributes outside"),
 		{
@@ -80,6 +85,50 @@ func fileHooks() []Hook {
 			Without: "nothing: such kernels remove ACLs through inode_removexattr",
 		},
 	}
+}
+
+// pathHooks decide on changes without an open, system call by system call.
+func pathHooks() []Hook {
+	times := required("inode_setattr", 3, "changing times outside")
+	times.Programs = []Program{{"inode_setattr", 3}, {"inode_setattr_noidmap", 2}}
+	return when(WithPathHooks, []Hook{
+		required("path_unlink", 2, "removing outside files"),
+		required("path_rmdir", 2, "removing outside directories"),
+		required("path_mkdir", 3, "making directories outside"),
+		required("path_mknod", 4, "making files, fifos, sockets and devices outside"),
+		required("path_symlink", 3, "making symbolic links outside"),
+		required("path_link", 3, "an inside name for an outside file"),
+		required("path_rename", 5, "moving files in, out, over or against each other"),
+		required("path_truncate", 1, "truncate(2) outside"),
+		required("path_chmod", 2, "changing modes outside"),
+		required("path_chown", 3, "changing owners outside"),
+		required("path_chroot", 1, "changing the root directory"),
+		times,
+	})
+}
+
+// inodeHooks do the work of pathHooks where the kernel has none.
+func inodeHooks() []Hook {
+	attributes := required("inode_setattr", 3, "changing mode, owner, length or times outside")
+	attributes.Programs = []Program{{"inode_setattr_all", 3}, {"inode_setattr_all_noidmap", 2}}
+	return when(WithoutPathHooks, []Hook{
+		required("inode_unlink", 2, "removing outside files"),
+		required("inode_rmdir", 2, "removing outside directories"),
+		required("inode_mkdir", 3, "making directories outside"),
+		required("inode_create", 3, "making files outside"),
+		required("inode_mknod", 4, "making fifos, sockets and devices outside"),
+		required("inode_symlink", 3, "making symbolic links outside"),
+		required("inode_link", 3, "an inside name for an outside file"),
+		required("inode_rename", 4, "moving files in, out, over or against each other"),
+		attributes,
+	})
+}
+
+func when(w When, hooks []Hook) []Hook {
+	for i := range hooks {
+		hooks[i].When = w
+	}
+	return hooks
 }
 
 func lookHooks() []Hook {
@@ -126,7 +175,6 @@ func processHooks() []Hook {
 		required("sb_pivotroot", 2, "changing the root mount"),
 		required("sb_remount", 2, "remounting with other options"),
 		required("move_mount", 2, "attaching mounts of the new mount interface"),
-		required("path_chroot", 1, "changing the root directory"),
 		bpf,
 		required("bpf_map", 2, "descriptors of BPF maps"),
 		required("bpf_prog", 1, "descriptors of BPF programs"),
@@ -154,25 +202,27 @@ func processHooks() []Hook {
 var helpers = []string{jailProgDescriptors, jailProgSupervisorExit}
 
 // fit removes from spec the programs that are not for this kernel: twins with
-// another prototype and optional hooks that it lacks. The returned hooks are
-// those that are missing. A missing required hook is an error.
-func fit(spec *ebpf.CollectionSpec, kernel *btf.Spec, drop []string) ([]Hook, error) {
-	var missing []Hook
+// another prototype, optional hooks that it lacks, and either the path_* hooks or
+// those in their place. A missing required hook is an error.
+func fit(spec *ebpf.CollectionSpec, kernel *btf.Spec, opts SetOptions) error {
 	var lacks *multierror.Error
 	keep := map[string]bool{}
 	for _, name := range helpers {
 		keep[name] = true
 	}
+	unused := WithoutPathHooks
+	if opts.NoPathHooks || !hasPathHooks(kernel) {
+		unused = WithPathHooks
+	}
 	for _, hook := range Hooks() {
+		if hook.When == unused || slices.Contains(opts.Drop, hook.Name) {
+			continue
+		}
 		program, err := choose(hook, kernel)
-		switch {
-		case slices.Contains(drop, hook.Name):
-		case err == nil:
+		if err == nil {
 			keep[program] = true
-		case hook.Required:
+		} else if hook.Required {
 			lacks = multierror.Append(lacks, fmt.Errorf("%w (it closes %s)", err, hook.Closes))
-		default:
-			missing = append(missing, hook)
 		}
 	}
 	for name := range spec.Programs {
@@ -180,7 +230,13 @@ func fit(spec *ebpf.CollectionSpec, kernel *btf.Spec, drop []string) ([]Hook, er
 			delete(spec.Programs, name)
 		}
 	}
-	return missing, lacks.ErrorOrNil()
+	return lacks.ErrorOrNil()
+}
+
+// hasPathHooks reports whether the kernel was built with CONFIG_SECURITY_PATH.
+func hasPathHooks(kernel *btf.Spec) bool {
+	var fn *btf.Func
+	return kernel.TypeByName("bpf_lsm_path_unlink", &fn) == nil
 }
 
 // choose returns the name of the hook's program for this kernel.

@@ -8,6 +8,7 @@
  * nearest labelled inode on the way up gives the rights, no label gives none.
  *
  *   file.bpf.h       open, receive, change, look: rights decide
+ *   inode.bpf.h      the same changes where the kernel has no path_* hooks
  *   socket.bpf.h     Unix sockets: own ones, and those with RIGHT_CONNECT
  *   process.bpf.h    mounts, namespaces, ptrace, bpf: never
  *   lifecycle.bpf.h  inode addresses for the supervisor; the end of a jail
@@ -17,6 +18,7 @@
  */
 #include "jail.bpf.h"
 #include "file.bpf.h"
+#include "inode.bpf.h"
 #include "socket.bpf.h"
 #include "process.bpf.h"
 #include "lifecycle.bpf.h"

@@ -141,77 +141,87 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	jailMapInits                = "inits"
-	jailMapJails                = "jails"
-	jailMapKeys                 = "keys"
-	jailMapLost                 = "lost"
-	jailMapNamespaces           = "namespaces"
-	jailMapRings                = "rings"
-	jailMapSockets              = "sockets"
-	jailMapSupervisors          = "supervisors"
-	jailProgBpf                 = "bpf"
-	jailProgBpfMap              = "bpf_map"
-	jailProgBpfNokernel         = "bpf_nokernel"
-	jailProgBpfProg             = "bpf_prog"
-	jailProgDescriptors         = "descriptors"
-	jailProgFileIoctl           = "file_ioctl"
-	jailProgFileIoctlCompat     = "file_ioctl_compat"
-	jailProgFileOpen            = "file_open"
-	jailProgFileReceive         = "file_receive"
-	jailProgInodeGetAcl         = "inode_get_acl"
-	jailProgInodeGetattr        = "inode_getattr"
-	jailProgInodeGetxattr       = "inode_getxattr"
-	jailProgInodeListxattr      = "inode_listxattr"
-	jailProgInodeReadlink       = "inode_readlink"
-	jailProgInodeRemoveAcl      = "inode_remove_acl"
-	jailProgInodeRemovexattr    = "inode_removexattr"
-	jailProgInodeSetAcl         = "inode_set_acl"
-	jailProgInodeSetattr        = "inode_setattr"
-	jailProgInodeSetattrNoidmap = "inode_setattr_noidmap"
-	jailProgInodeSetxattr       = "inode_setxattr"
-	jailProgKernelLoadData      = "kernel_load_data"
-	jailProgKernelModuleRequest = "kernel_module_request"
-	jailProgKernelReadFile      = "kernel_read_file"
-	jailProgKeyAlloc            = "key_alloc"
-	jailProgKeyPermission       = "key_permission"
-	jailProgMoveMount           = "move_mount"
-	jailProgPathChmod           = "path_chmod"
-	jailProgPathChown           = "path_chown"
-	jailProgPathChroot          = "path_chroot"
-	jailProgPathLink            = "path_link"
-	jailProgPathMkdir           = "path_mkdir"
-	jailProgPathMknod           = "path_mknod"
-	jailProgPathNotify          = "path_notify"
-	jailProgPathRename          = "path_rename"
-	jailProgPathRmdir           = "path_rmdir"
-	jailProgPathSymlink         = "path_symlink"
-	jailProgPathTruncate        = "path_truncate"
-	jailProgPathUnlink          = "path_unlink"
-	jailProgPerfEventOpen       = "perf_event_open"
-	jailProgPerfEventOpenAttr   = "perf_event_open_attr"
-	jailProgPtraceAccessCheck   = "ptrace_access_check"
-	jailProgPtraceTraceme       = "ptrace_traceme"
-	jailProgQuotactl            = "quotactl"
-	jailProgSbMount             = "sb_mount"
-	jailProgSbPivotroot         = "sb_pivotroot"
-	jailProgSbRemount           = "sb_remount"
-	jailProgSbStatfs            = "sb_statfs"
-	jailProgSbUmount            = "sb_umount"
-	jailProgSettime             = "settime"
-	jailProgSocketPostCreate    = "socket_post_create"
-	jailProgSupervisorExit      = "supervisor_exit"
-	jailProgSyslog              = "syslog"
-	jailProgTaskFree            = "task_free"
-	jailProgTaskKill            = "task_kill"
-	jailProgTaskSetioprio       = "task_setioprio"
-	jailProgTaskSetnice         = "task_setnice"
-	jailProgTaskSetscheduler    = "task_setscheduler"
-	jailProgUnixMaySend         = "unix_may_send"
-	jailProgUnixStreamConnect   = "unix_stream_connect"
-	jailProgUringCmd            = "uring_cmd"
-	jailProgUringOverrideCreds  = "uring_override_creds"
-	jailProgUringSqpoll         = "uring_sqpoll"
-	jailProgUsernsCreate        = "userns_create"
+	jailMapInits                   = "inits"
+	jailMapJails                   = "jails"
+	jailMapKeys                    = "keys"
+	jailMapLost                    = "lost"
+	jailMapNamespaces              = "namespaces"
+	jailMapRings                   = "rings"
+	jailMapSockets                 = "sockets"
+	jailMapSupervisors             = "supervisors"
+	jailProgBpf                    = "bpf"
+	jailProgBpfMap                 = "bpf_map"
+	jailProgBpfNokernel            = "bpf_nokernel"
+	jailProgBpfProg                = "bpf_prog"
+	jailProgDescriptors            = "descriptors"
+	jailProgFileIoctl              = "file_ioctl"
+	jailProgFileIoctlCompat        = "file_ioctl_compat"
+	jailProgFileOpen               = "file_open"
+	jailProgFileReceive            = "file_receive"
+	jailProgInodeCreate            = "inode_create"
+	jailProgInodeGetAcl            = "inode_get_acl"
+	jailProgInodeGetattr           = "inode_getattr"
+	jailProgInodeGetxattr          = "inode_getxattr"
+	jailProgInodeLink              = "inode_link"
+	jailProgInodeListxattr         = "inode_listxattr"
+	jailProgInodeMkdir             = "inode_mkdir"
+	jailProgInodeMknod             = "inode_mknod"
+	jailProgInodeReadlink          = "inode_readlink"
+	jailProgInodeRemoveAcl         = "inode_remove_acl"
+	jailProgInodeRemovexattr       = "inode_removexattr"
+	jailProgInodeRename            = "inode_rename"
+	jailProgInodeRmdir             = "inode_rmdir"
+	jailProgInodeSetAcl            = "inode_set_acl"
+	jailProgInodeSetattr           = "inode_setattr"
+	jailProgInodeSetattrAll        = "inode_setattr_all"
+	jailProgInodeSetattrAllNoidmap = "inode_setattr_all_noidmap"
+	jailProgInodeSetattrNoidmap    = "inode_setattr_noidmap"
+	jailProgInodeSetxattr          = "inode_setxattr"
+	jailProgInodeSymlink           = "inode_symlink"
+	jailProgInodeUnlink            = "inode_unlink"
+	jailProgKernelLoadData         = "kernel_load_data"
+	jailProgKernelModuleRequest    = "kernel_module_request"
+	jailProgKernelReadFile         = "kernel_read_file"
+	jailProgKeyAlloc               = "key_alloc"
+	jailProgKeyPermission          = "key_permission"
+	jailProgMoveMount              = "move_mount"
+	jailProgPathChmod              = "path_chmod"
+	jailProgPathChown              = "path_chown"
+	jailProgPathChroot             = "path_chroot"
+	jailProgPathLink               = "path_link"
+	jailProgPathMkdir              = "path_mkdir"
+	jailProgPathMknod              = "path_mknod"
+	jailProgPathNotify             = "path_notify"
+	jailProgPathRename             = "path_rename"
+	jailProgPathRmdir              = "path_rmdir"
+	jailProgPathSymlink            = "path_symlink"
+	jailProgPathTruncate           = "path_truncate"
+	jailProgPathUnlink             = "path_unlink"
+	jailProgPerfEventOpen          = "perf_event_open"
+	jailProgPerfEventOpenAttr      = "perf_event_open_attr"
+	jailProgPtraceAccessCheck      = "ptrace_access_check"
+	jailProgPtraceTraceme          = "ptrace_traceme"
+	jailProgQuotactl               = "quotactl"
+	jailProgSbMount                = "sb_mount"
+	jailProgSbPivotroot            = "sb_pivotroot"
+	jailProgSbRemount              = "sb_remount"
+	jailProgSbStatfs               = "sb_statfs"
+	jailProgSbUmount               = "sb_umount"
+	jailProgSettime                = "settime"
+	jailProgSocketPostCreate       = "socket_post_create"
+	jailProgSupervisorExit         = "supervisor_exit"
+	jailProgSyslog                 = "syslog"
+	jailProgTaskFree               = "task_free"
+	jailProgTaskKill               = "task_kill"
+	jailProgTaskSetioprio          = "task_setioprio"
+	jailProgTaskSetnice            = "task_setnice"
+	jailProgTaskSetscheduler       = "task_setscheduler"
+	jailProgUnixMaySend            = "unix_may_send"
+	jailProgUnixStreamConnect      = "unix_stream_connect"
+	jailProgUringCmd               = "uring_cmd"
+	jailProgUringOverrideCreds     = "uring_override_creds"
+	jailProgUringSqpoll            = "uring_sqpoll"
+	jailProgUsernsCreate           = "userns_create"
 )
 
 // loadJail returns the embedded CollectionSpec for jail.
@@ -256,69 +266,79 @@ type jailSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type jailProgramSpecs struct {
-	Bpf                 *ebpf.ProgramSpec `ebpf:"bpf"`
-	BpfMap              *ebpf.ProgramSpec `ebpf:"bpf_map"`
-	BpfNokernel         *ebpf.ProgramSpec `ebpf:"bpf_nokernel"`
-	BpfProg             *ebpf.ProgramSpec `ebpf:"bpf_prog"`
-	Descriptors         *ebpf.ProgramSpec `ebpf:"descriptors"`
-	FileIoctl           *ebpf.ProgramSpec `ebpf:"file_ioctl"`
-	FileIoctlCompat     *ebpf.ProgramSpec `ebpf:"file_ioctl_compat"`
-	FileOpen            *ebpf.ProgramSpec `ebpf:"file_open"`
-	FileReceive         *ebpf.ProgramSpec `ebpf:"file_receive"`
-	InodeGetAcl         *ebpf.ProgramSpec `ebpf:"inode_get_acl"`
-	InodeGetattr        *ebpf.ProgramSpec `ebpf:"inode_getattr"`
-	InodeGetxattr       *ebpf.ProgramSpec `ebpf:"inode_getxattr"`
-	InodeListxattr      *ebpf.ProgramSpec `ebpf:"inode_listxattr"`
-	InodeReadlink       *ebpf.ProgramSpec `ebpf:"inode_readlink"`
-	InodeRemoveAcl      *ebpf.ProgramSpec `ebpf:"inode_remove_acl"`
-	InodeRemovexattr    *ebpf.ProgramSpec `ebpf:"inode_removexattr"`
-	InodeSetAcl         *ebpf.ProgramSpec `ebpf:"inode_set_acl"`
-	InodeSetattr        *ebpf.ProgramSpec `ebpf:"inode_setattr"`
-	InodeSetattrNoidmap *ebpf.ProgramSpec `ebpf:"inode_setattr_noidmap"`
-	InodeSetxattr       *ebpf.ProgramSpec `ebpf:"inode_setxattr"`
-	KernelLoadData      *ebpf.ProgramSpec `ebpf:"kernel_load_data"`
-	KernelModuleRequest *ebpf.ProgramSpec `ebpf:"kernel_module_request"`
-	KernelReadFile      *ebpf.ProgramSpec `ebpf:"kernel_read_file"`
-	KeyAlloc            *ebpf.ProgramSpec `ebpf:"key_alloc"`
-	KeyPermission       *ebpf.ProgramSpec `ebpf:"key_permission"`
-	MoveMount           *ebpf.ProgramSpec `ebpf:"move_mount"`
-	PathChmod           *ebpf.ProgramSpec `ebpf:"path_chmod"`
-	PathChown           *ebpf.ProgramSpec `ebpf:"path_chown"`
-	PathChroot          *ebpf.ProgramSpec `ebpf:"path_chroot"`
-	PathLink            *ebpf.ProgramSpec `ebpf:"path_link"`
-	PathMkdir           *ebpf.ProgramSpec `ebpf:"path_mkdir"`
-	PathMknod           *ebpf.ProgramSpec `ebpf:"path_mknod"`
-	PathNotify          *ebpf.ProgramSpec `ebpf:"path_notify"`
-	PathRename          *ebpf.ProgramSpec `ebpf:"path_rename"`
-	PathRmdir           *ebpf.ProgramSpec `ebpf:"path_rmdir"`
-	PathSymlink         *ebpf.ProgramSpec `ebpf:"path_symlink"`
-	PathTruncate        *ebpf.ProgramSpec `ebpf:"path_truncate"`
-	PathUnlink          *ebpf.ProgramSpec `ebpf:"path_unlink"`
-	PerfEventOpen       *ebpf.ProgramSpec `ebpf:"perf_event_open"`
-	PerfEventOpenAttr   *ebpf.ProgramSpec `ebpf:"perf_event_open_attr"`
-	PtraceAccessCheck   *ebpf.ProgramSpec `ebpf:"ptrace_access_check"`
-	PtraceTraceme       *ebpf.ProgramSpec `ebpf:"ptrace_traceme"`
-	Quotactl            *ebpf.ProgramSpec `ebpf:"quotactl"`
-	SbMount             *ebpf.ProgramSpec `ebpf:"sb_mount"`
-	SbPivotroot         *ebpf.ProgramSpec `ebpf:"sb_pivotroot"`
-	SbRemount           *ebpf.ProgramSpec `ebpf:"sb_remount"`
-	SbStatfs            *ebpf.ProgramSpec `ebpf:"sb_statfs"`
-	SbUmount            *ebpf.ProgramSpec `ebpf:"sb_umount"`
-	Settime             *ebpf.ProgramSpec `ebpf:"settime"`
-	SocketPostCreate    *ebpf.ProgramSpec `ebpf:"socket_post_create"`
-	SupervisorExit      *ebpf.ProgramSpec `ebpf:"supervisor_exit"`
-	Syslog              *ebpf.ProgramSpec `ebpf:"syslog"`
-	TaskFree            *ebpf.ProgramSpec `ebpf:"task_free"`
-	TaskKill            *ebpf.ProgramSpec `ebpf:"task_kill"`
-	TaskSetioprio       *ebpf.ProgramSpec `ebpf:"task_setioprio"`
-	TaskSetnice         *ebpf.ProgramSpec `ebpf:"task_setnice"`
-	TaskSetscheduler    *ebpf.ProgramSpec `ebpf:"task_setscheduler"`
-	UnixMaySend         *ebpf.ProgramSpec `ebpf:"unix_may_send"`
-	UnixStreamConnect   *ebpf.ProgramSpec `ebpf:"unix_stream_connect"`
-	UringCmd            *ebpf.ProgramSpec `ebpf:"uring_cmd"`
-	UringOverrideCreds  *ebpf.ProgramSpec `ebpf:"uring_override_creds"`
-	UringSqpoll         *ebpf.ProgramSpec `ebpf:"uring_sqpoll"`
-	UsernsCreate        *ebpf.ProgramSpec `ebpf:"userns_create"`
+	Bpf                    *ebpf.ProgramSpec `ebpf:"bpf"`
+	BpfMap                 *ebpf.ProgramSpec `ebpf:"bpf_map"`
+	BpfNokernel            *ebpf.ProgramSpec `ebpf:"bpf_nokernel"`
+	BpfProg                *ebpf.ProgramSpec `ebpf:"bpf_prog"`
+	Descriptors            *ebpf.ProgramSpec `ebpf:"descriptors"`
+	FileIoctl              *ebpf.ProgramSpec `ebpf:"file_ioctl"`
+	FileIoctlCompat        *ebpf.ProgramSpec `ebpf:"file_ioctl_compat"`
+	FileOpen               *ebpf.ProgramSpec `ebpf:"file_open"`
+	FileReceive            *ebpf.ProgramSpec `ebpf:"file_receive"`
+	InodeCreate            *ebpf.ProgramSpec `ebpf:"inode_create"`
+	InodeGetAcl            *ebpf.ProgramSpec `ebpf:"inode_get_acl"`
+	InodeGetattr           *ebpf.ProgramSpec `ebpf:"inode_getattr"`
+	InodeGetxattr          *ebpf.ProgramSpec `ebpf:"inode_getxattr"`
+	InodeLink              *ebpf.ProgramSpec `ebpf:"inode_link"`
+	InodeListxattr         *ebpf.ProgramSpec `ebpf:"inode_listxattr"`
+	InodeMkdir             *ebpf.ProgramSpec `ebpf:"inode_mkdir"`
+	InodeMknod             *ebpf.ProgramSpec `ebpf:"inode_mknod"`
+	InodeReadlink          *ebpf.ProgramSpec `ebpf:"inode_readlink"`
+	InodeRemoveAcl         *ebpf.ProgramSpec `ebpf:"inode_remove_acl"`
+	InodeRemovexattr       *ebpf.ProgramSpec `ebpf:"inode_removexattr"`
+	InodeRename            *ebpf.ProgramSpec `ebpf:"inode_rename"`
+	InodeRmdir             *ebpf.ProgramSpec `ebpf:"inode_rmdir"`
+	InodeSetAcl            *ebpf.ProgramSpec `ebpf:"inode_set_acl"`
+	InodeSetattr           *ebpf.ProgramSpec `ebpf:"inode_setattr"`
+	InodeSetattrAll        *ebpf.ProgramSpec `ebpf:"inode_setattr_all"`
+	InodeSetattrAllNoidmap *ebpf.ProgramSpec `ebpf:"inode_setattr_all_noidmap"`
+	InodeSetattrNoidmap    *ebpf.ProgramSpec `ebpf:"inode_setattr_noidmap"`
+	InodeSetxattr          *ebpf.ProgramSpec `ebpf:"inode_setxattr"`
+	InodeSymlink           *ebpf.ProgramSpec `ebpf:"inode_symlink"`
+	InodeUnlink            *ebpf.ProgramSpec `ebpf:"inode_unlink"`
+	KernelLoadData         *ebpf.ProgramSpec `ebpf:"kernel_load_data"`
+	KernelModuleRequest    *ebpf.ProgramSpec `ebpf:"kernel_module_request"`
+	KernelReadFile         *ebpf.ProgramSpec `ebpf:"kernel_read_file"`
+	KeyAlloc               *ebpf.ProgramSpec `ebpf:"key_alloc"`
+	KeyPermission          *ebpf.ProgramSpec `ebpf:"key_permission"`
+	MoveMount              *ebpf.ProgramSpec `ebpf:"move_mount"`
+	PathChmod              *ebpf.ProgramSpec `ebpf:"path_chmod"`
+	PathChown              *ebpf.ProgramSpec `ebpf:"path_chown"`
+	PathChroot             *ebpf.ProgramSpec `ebpf:"path_chroot"`
+	PathLink               *ebpf.ProgramSpec `ebpf:"path_link"`
+	PathMkdir              *ebpf.ProgramSpec `ebpf:"path_mkdir"`
+	PathMknod              *ebpf.ProgramSpec `ebpf:"path_mknod"`
+	PathNotify             *ebpf.ProgramSpec `ebpf:"path_notify"`
+	PathRename             *ebpf.ProgramSpec `ebpf:"path_rename"`
+	PathRmdir              *ebpf.ProgramSpec `ebpf:"path_rmdir"`
+	PathSymlink            *ebpf.ProgramSpec `ebpf:"path_symlink"`
+	PathTruncate           *ebpf.ProgramSpec `ebpf:"path_truncate"`
+	PathUnlink             *ebpf.ProgramSpec `ebpf:"path_unlink"`
+	PerfEventOpen          *ebpf.ProgramSpec `ebpf:"perf_event_open"`
+	PerfEventOpenAttr      *ebpf.ProgramSpec `ebpf:"perf_event_open_attr"`
+	PtraceAccessCheck      *ebpf.ProgramSpec `ebpf:"ptrace_access_check"`
+	PtraceTraceme          *ebpf.ProgramSpec `ebpf:"ptrace_traceme"`
+	Quotactl               *ebpf.ProgramSpec `ebpf:"quotactl"`
+	SbMount                *ebpf.ProgramSpec `ebpf:"sb_mount"`
+	SbPivotroot            *ebpf.ProgramSpec `ebpf:"sb_pivotroot"`
+	SbRemount              *ebpf.ProgramSpec `ebpf:"sb_remount"`
+	SbStatfs               *ebpf.ProgramSpec `ebpf:"sb_statfs"`
+	SbUmount               *ebpf.ProgramSpec `ebpf:"sb_umount"`
+	Settime                *ebpf.ProgramSpec `ebpf:"settime"`
+	SocketPostCreate       *ebpf.ProgramSpec `ebpf:"socket_post_create"`
+	SupervisorExit         *ebpf.ProgramSpec `ebpf:"supervisor_exit"`
+	Syslog                 *ebpf.ProgramSpec `ebpf:"syslog"`
+	TaskFree               *ebpf.ProgramSpec `ebpf:"task_free"`
+	TaskKill               *ebpf.ProgramSpec `ebpf:"task_kill"`
+	TaskSetioprio          *ebpf.ProgramSpec `ebpf:"task_setioprio"`
+	TaskSetnice            *ebpf.ProgramSpec `ebpf:"task_setnice"`
+	TaskSetscheduler       *ebpf.ProgramSpec `ebpf:"task_setscheduler"`
+	UnixMaySend            *ebpf.ProgramSpec `ebpf:"unix_may_send"`
+	UnixStreamConnect      *ebpf.ProgramSpec `ebpf:"unix_stream_connect"`
+	UringCmd               *ebpf.ProgramSpec `ebpf:"uring_cmd"`
+	UringOverrideCreds     *ebpf.ProgramSpec `ebpf:"uring_override_creds"`
+	UringSqpoll            *ebpf.ProgramSpec `ebpf:"uring_sqpoll"`
+	UsernsCreate           *ebpf.ProgramSpec `ebpf:"userns_create"`
 }
 
 // jailMapSpecs contains maps before they are loaded into the kernel.
@@ -394,69 +414,79 @@ type jailVariables struct {
 //
 // It can be passed to loadJailObjects or ebpf.CollectionSpec.LoadAndAssign.
 type jailPrograms struct {
-	Bpf                 *ebpf.Program `ebpf:"bpf"`
-	BpfMap              *ebpf.Program `ebpf:"bpf_map"`
-	BpfNokernel         *ebpf.Program `ebpf:"bpf_nokernel"`
-	BpfProg             *ebpf.Program `ebpf:"bpf_prog"`
-	Descriptors         *ebpf.Program `ebpf:"descriptors"`
-	FileIoctl           *ebpf.Program `ebpf:"file_ioctl"`
-	FileIoctlCompat     *ebpf.Program `ebpf:"file_ioctl_compat"`
-	FileOpen            *ebpf.Program `ebpf:"file_open"`
-	FileReceive         *ebpf.Program `ebpf:"file_receive"`
-	InodeGetAcl         *ebpf.Program `ebpf:"inode_get_acl"`
-	InodeGetattr        *ebpf.Program `ebpf:"inode_getattr"`
-	InodeGetxattr       *ebpf.Program `ebpf:"inode_getxattr"`
-	InodeListxattr      *ebpf.Program `ebpf:"inode_listxattr"`
-	InodeReadlink       *ebpf.Program `ebpf:"inode_readlink"`
-	InodeRemoveAcl      *ebpf.Program `ebpf:"inode_remove_acl"`
-	InodeRemovexattr    *ebpf.Program `ebpf:"inode_removexattr"`
-	InodeSetAcl         *ebpf.Program `ebpf:"inode_set_acl"`
-	InodeSetattr        *ebpf.Program `ebpf:"inode_setattr"`
-	InodeSetattrNoidmap *ebpf.Program `ebpf:"inode_setattr_noidmap"`
-	InodeSetxattr       *ebpf.Program `ebpf:"inode_setxattr"`
-	KernelLoadData      *ebpf.Program `ebpf:"kernel_load_data"`
-	KernelModuleRequest *ebpf.Program `ebpf:"kernel_module_request"`
-	KernelReadFile      *ebpf.Program `ebpf:"kernel_read_file"`
-	KeyAlloc            *ebpf.Program `ebpf:"key_alloc"`
-	KeyPermission       *ebpf.Program `ebpf:"key_permission"`
-	MoveMount           *ebpf.Program `ebpf:"move_mount"`
-	PathChmod           *ebpf.Program `ebpf:"path_chmod"`
-	PathChown           *ebpf.Program `ebpf:"path_chown"`
-	PathChroot          *ebpf.Program `ebpf:"path_chroot"`
-	PathLink            *ebpf.Program `ebpf:"path_link"`
-	PathMkdir           *ebpf.Program `ebpf:"path_mkdir"`
-	PathMknod           *ebpf.Program `ebpf:"path_mknod"`
-	PathNotify          *ebpf.Program `ebpf:"path_notify"`
-	PathRename          *ebpf.Program `ebpf:"path_rename"`
-	PathRmdir           *ebpf.Program `ebpf:"path_rmdir"`
-	PathSymlink         *ebpf.Program `ebpf:"path_symlink"`
-	PathTruncate        *ebpf.Program `ebpf:"path_truncate"`
-	PathUnlink          *ebpf.Program `ebpf:"path_unlink"`
-	PerfEventOpen       *ebpf.Program `ebpf:"perf_event_open"`
-	PerfEventOpenAttr   *ebpf.Program `ebpf:"perf_event_open_attr"`
-	PtraceAccessCheck   *ebpf.Program `ebpf:"ptrace_access_check"`
-	PtraceTraceme       *ebpf.Program `ebpf:"ptrace_traceme"`
-	Quotactl            *ebpf.Program `ebpf:"quotactl"`
-	SbMount             *ebpf.Program `ebpf:"sb_mount"`
-	SbPivotroot         *ebpf.Program `ebpf:"sb_pivotroot"`
-	SbRemount           *ebpf.Program `ebpf:"sb_remount"`
-	SbStatfs            *ebpf.Program `ebpf:"sb_statfs"`
-	SbUmount            *ebpf.Program `ebpf:"sb_umount"`
-	Settime             *ebpf.Program `ebpf:"settime"`
-	SocketPostCreate    *ebpf.Program `ebpf:"socket_post_create"`
-	SupervisorExit      *ebpf.Program `ebpf:"supervisor_exit"`
-	Syslog              *ebpf.Program `ebpf:"syslog"`
-	TaskFree            *ebpf.Program `ebpf:"task_free"`
-	TaskKill            *ebpf.Program `ebpf:"task_kill"`
-	TaskSetioprio       *ebpf.Program `ebpf:"task_setioprio"`
-	TaskSetnice         *ebpf.Program `ebpf:"task_setnice"`
-	TaskSetscheduler    *ebpf.Program `ebpf:"task_setscheduler"`
-	UnixMaySend         *ebpf.Program `ebpf:"unix_may_send"`
-	UnixStreamConnect   *ebpf.Program `ebpf:"unix_stream_connect"`
-	UringCmd            *ebpf.Program `ebpf:"uring_cmd"`
-	UringOverrideCreds  *ebpf.Program `ebpf:"uring_override_creds"`
-	UringSqpoll         *ebpf.Program `ebpf:"uring_sqpoll"`
-	UsernsCreate        *ebpf.Program `ebpf:"userns_create"`
+	Bpf                    *ebpf.Program `ebpf:"bpf"`
+	BpfMap                 *ebpf.Program `ebpf:"bpf_map"`
+	BpfNokernel            *ebpf.Program `ebpf:"bpf_nokernel"`
+	BpfProg                *ebpf.Program `ebpf:"bpf_prog"`
+	Descriptors            *ebpf.Program `ebpf:"descriptors"`
+	FileIoctl              *ebpf.Program `ebpf:"file_ioctl"`
+	FileIoctlCompat        *ebpf.Program `ebpf:"file_ioctl_compat"`
+	FileOpen               *ebpf.Program `ebpf:"file_open"`
+	FileReceive            *ebpf.Program `ebpf:"file_receive"`
+	InodeCreate            *ebpf.Program `ebpf:"inode_create"`
+	InodeGetAcl            *ebpf.Program `ebpf:"inode_get_acl"`
+	InodeGetattr           *ebpf.Program `ebpf:"inode_getattr"`
+	InodeGetxattr          *ebpf.Program `ebpf:"inode_getxattr"`
+	InodeLink              *ebpf.Program `ebpf:"inode_link"`
+	InodeListxattr         *ebpf.Program `ebpf:"inode_listxattr"`
+	InodeMkdir             *ebpf.Program `ebpf:"inode_mkdir"`
+	InodeMknod             *ebpf.Program `ebpf:"inode_mknod"`
+	InodeReadlink          *ebpf.Program `ebpf:"inode_readlink"`
+	InodeRemoveAcl         *ebpf.Program `ebpf:"inode_remove_acl"`
+	InodeRemovexattr       *ebpf.Program `ebpf:"inode_removexattr"`
+	InodeRename            *ebpf.Program `ebpf:"inode_rename"`
+	InodeRmdir             *ebpf.Program `ebpf:"inode_rmdir"`
+	InodeSetAcl            *ebpf.Program `ebpf:"inode_set_acl"`
+	InodeSetattr           *ebpf.Program `ebpf:"inode_setattr"`
+	InodeSetattrAll        *ebpf.Program `ebpf:"inode_setattr_all"`
+	InodeSetattrAllNoidmap *ebpf.Program `ebpf:"inode_setattr_all_noidmap"`
+	InodeSetattrNoidmap    *ebpf.Program `ebpf:"inode_setattr_noidmap"`
+	InodeSetxattr          *ebpf.Program `ebpf:"inode_setxattr"`
+	InodeSymlink           *ebpf.Program `ebpf:"inode_symlink"`
+	InodeUnlink            *ebpf.Program `ebpf:"inode_unlink"`
+	KernelLoadData         *ebpf.Program `ebpf:"kernel_load_data"`
+	KernelModuleRequest    *ebpf.Program `ebpf:"kernel_module_request"`
+	KernelReadFile         *ebpf.Program `ebpf:"kernel_read_file"`
+	KeyAlloc               *ebpf.Program `ebpf:"key_alloc"`
+	KeyPermission          *ebpf.Program `ebpf:"key_permission"`
+	MoveMount              *ebpf.Program `ebpf:"move_mount"`
+	PathChmod              *ebpf.Program `ebpf:"path_chmod"`
+	PathChown              *ebpf.Program `ebpf:"path_chown"`
+	PathChroot             *ebpf.Program `ebpf:"path_chroot"`
+	PathLink               *ebpf.Program `ebpf:"path_link"`
+	PathMkdir              *ebpf.Program `ebpf:"path_mkdir"`
+	PathMknod              *ebpf.Program `ebpf:"path_mknod"`
+	PathNotify             *ebpf.Program `ebpf:"path_notify"`
+	PathRename             *ebpf.Program `ebpf:"path_rename"`
+	PathRmdir              *ebpf.Program `ebpf:"path_rmdir"`
+	PathSymlink            *ebpf.Program `ebpf:"path_symlink"`
+	PathTruncate           *ebpf.Program `ebpf:"path_truncate"`
+	PathUnlink             *ebpf.Program `ebpf:"path_unlink"`
+	PerfEventOpen          *ebpf.Program `ebpf:"perf_event_open"`
+	PerfEventOpenAttr      *ebpf.Program `ebpf:"perf_event_open_attr"`
+	PtraceAccessCheck      *ebpf.Program `ebpf:"ptrace_access_check"`
+	PtraceTraceme          *ebpf.Program `ebpf:"ptrace_traceme"`
+	Quotactl               *ebpf.Program `ebpf:"quotactl"`
+	SbMount                *ebpf.Program `ebpf:"sb_mount"`
+	SbPivotroot            *ebpf.Program `ebpf:"sb_pivotroot"`
+	SbRemount              *ebpf.Program `ebpf:"sb_remount"`
+	SbStatfs               *ebpf.Program `ebpf:"sb_statfs"`
+	SbUmount               *ebpf.Program `ebpf:"sb_umount"`
+	Settime                *ebpf.Program `ebpf:"settime"`
+	SocketPostCreate       *ebpf.Program `ebpf:"socket_post_create"`
+	SupervisorExit         *ebpf.Program `ebpf:"supervisor_exit"`
+	Syslog                 *ebpf.Program `ebpf:"syslog"`
+	TaskFree               *ebpf.Program `ebpf:"task_free"`
+	TaskKill               *ebpf.Program `ebpf:"task_kill"`
+	TaskSetioprio          *ebpf.Program `ebpf:"task_setioprio"`
+	TaskSetnice            *ebpf.Program `ebpf:"task_setnice"`
+	TaskSetscheduler       *ebpf.Program `ebpf:"task_setscheduler"`
+	UnixMaySend            *ebpf.Program `ebpf:"unix_may_send"`
+	UnixStreamConnect      *ebpf.Program `ebpf:"unix_stream_connect"`
+	UringCmd               *ebpf.Program `ebpf:"uring_cmd"`
+	UringOverrideCreds     *ebpf.Program `ebpf:"uring_override_creds"`
+	UringSqpoll            *ebpf.Program `ebpf:"uring_sqpoll"`
+	UsernsCreate           *ebpf.Program `ebpf:"userns_create"`
 }
 
 func (p *jailPrograms) Close() error {
@@ -470,17 +500,27 @@ func (p *jailPrograms) Close() error {
 		p.FileIoctlCompat,
 		p.FileOpen,
 		p.FileReceive,
+		p.InodeCreate,
 		p.InodeGetAcl,
 		p.InodeGetattr,
 		p.InodeGetxattr,
+		p.InodeLink,
 		p.InodeListxattr,
+		p.InodeMkdir,
+		p.InodeMknod,
 		p.InodeReadlink,
 		p.InodeRemoveAcl,
 		p.InodeRemovexattr,
+		p.InodeRename,
+		p.InodeRmdir,
 		p.InodeSetAcl,
 		p.InodeSetattr,
+		p.InodeSetattrAll,
+		p.InodeSetattrAllNoidmap,
 		p.InodeSetattrNoidmap,
 		p.InodeSetxattr,
+		p.InodeSymlink,
+		p.InodeUnlink,
 		p.KernelLoadData,
 		p.KernelModuleRequest,
 		p.KernelReadFile,

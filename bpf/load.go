@@ -36,7 +36,7 @@ func LoadEach(report func(Loaded)) error {
 		loaded := Loaded{Name: name, Hook: hook.Name}
 		if hook.Name != "" {
 			switch chosen, err := choose(hook, kernel); {
-			case err != nil && hook.Required:
+			case err != nil && hook.Required && hook.When != WithPathHooks:
 				loaded.Err = err
 			case err != nil:
 				loaded.Unsupported = err.Error()

@@ -37,6 +37,9 @@ type SetOptions struct {
 	// Drop names hooks that are left out, to show that something leaks then.
 	// A set with dropped hooks is a set of its own.
 	Drop []string
+	// NoPathHooks takes the kernel for one without CONFIG_SECURITY_PATH, to test
+	// what then does the work of the path_* hooks.
+	NoPathHooks bool
 }
 
 // name is the hash of everything that decides what the set does.
@@ -45,6 +48,9 @@ func (o SetOptions) name() string {
 	h.Write(_JailBytes)
 	for _, hook := range slices.Sorted(slices.Values(o.Drop)) {
 		fmt.Fprintf(h, "-%s", hook)
+	}
+	if o.NoPathHooks {
+		fmt.Fprint(h, "-path_*")
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
@@ -85,7 +91,7 @@ func attach(dir string, opts SetOptions) error {
 	if err != nil {
 		return fmt.Errorf("read the kernel's types: %w (it needs CONFIG_DEBUG_INFO_BTF)", err)
 	}
-	if _, err := fit(spec, kernel, opts.Drop); err != nil {
+	if err := fit(spec, kernel, opts); err != nil {
 		return err
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{

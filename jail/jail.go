@@ -45,8 +45,8 @@ type Config struct {
 	// Lost is called at the end with the number of denials that were not
 	// reported because they came too fast.
 	Lost func(uint64)
-	// Drop names LSM hooks that are left out, to test that they matter.
-	Drop []string
+	// Attach changes which programs are attached, to test that they matter.
+	Attach bpf.SetOptions
 }
 
 // setup is what the supervisor tells pid 1.
@@ -68,7 +68,7 @@ func Run(cfg Config) (status int, err error) {
 	if err := Check(); err != nil {
 		return 0, err
 	}
-	slot, err := bpf.Take(bpf.SetOptions{Drop: cfg.Drop})
+	slot, err := bpf.Take(cfg.Attach)
 	if err != nil {
 		return 0, err
 	}
@@ -130,7 +130,7 @@ func startInit(cfg Config) (*pid1, error) {
 	s := setup{
 		Dir: startDir(cfg.Policy.Project), Command: cfg.Command, User: cfg.User,
 		Env: environment(os.Environ(), cfg.User, cfg.Policy.Env), Keep: keep(cfg.Policy),
-		Mutant: len(cfg.Drop) > 0,
+		Mutant: len(cfg.Attach.Drop) > 0,
 	}
 	if len(s.Command) == 0 {
 		s.Command = []string{cfg.User.Shell}

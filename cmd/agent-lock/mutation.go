@@ -17,12 +17,14 @@ import (
 )
 
 // mutationFlags adds --drop-hook, with which guest-mutate shows that each hook
-// matters: without it, something leaks.
+// matters: without it, something leaks; and --no-path-hooks, which takes the kernel
+// for one without CONFIG_SECURITY_PATH.
 func mutationFlags(set *flag.FlagSet, f *runFlags) {
 	set.Func("drop-hook", "", func(name string) error {
-		f.drop = append(f.drop, name)
+		f.attach.Drop = append(f.attach.Drop, name)
 		return nil
 	})
+	set.BoolVar(&f.attach.NoPathHooks, "no-path-hooks", false, "")
 }
 
 func mutationVerbs() []verb { return []verb{{"guest-mutate", "", guestMutate}} }
@@ -39,6 +41,9 @@ func guestMutate(std stdio, args []string) int {
 		r := mutate(hook)
 		r.Kind, r.Family = report.Program, "mutation"
 		r.Name = "without_" + hook.Name
+		if hook.When == bpf.WithoutPathHooks {
+			r.Name += "_and_path_hooks"
+		}
 		report.WriteTable(std.out, []report.Result{r})
 		if r.Bad() {
 			status = 1
@@ -47,14 +52,32 @@ func guestMutate(std stdio, args []string) int {
 	return status
 }
 
+// standsFor maps the inode_* hooks to the path_* hooks whose work they do on
+// kernels that have none. The cases name those.
+var standsFor = map[string][]string{
+	"inode_unlink":  {"path_unlink"},
+	"inode_rmdir":   {"path_rmdir"},
+	"inode_mkdir":   {"path_mkdir"},
+	"inode_create":  {"path_mknod"},
+	"inode_mknod":   {"path_mknod"},
+	"inode_symlink": {"path_symlink"},
+	"inode_link":    {"path_link"},
+	"inode_rename":  {"path_rename"},
+	"inode_setattr": {"path_chmod", "path_chown", "path_truncate", "inode_setattr"},
+}
+
 // mutate runs the cases of a hook without that hook.
 func mutate(hook bpf.Hook) report.Result {
+	names := []string{hook.Name}
+	if hook.When == bpf.WithoutPathHooks {
+		names = standsFor[hook.Name]
+	}
 	var alone, shared []string
 	for _, c := range adversary.Cases() {
 		switch {
-		case slices.Equal(c.Hooks, []string{hook.Name}):
+		case len(c.Hooks) == 1 && slices.Contains(names, c.Hooks[0]):
 			alone = append(alone, c.Name)
-		case slices.Contains(c.Hooks, hook.Name):
+		case slices.ContainsFunc(c.Hooks, func(h string) bool { return slices.Contains(names, h) }):
 			shared = append(shared, c.Name)
 		}
 	}
@@ -62,7 +85,7 @@ func mutate(hook bpf.Hook) report.Result {
 	if len(cases) == 0 {
 		return report.Result{Outcome: report.Skipped, Detail: "no case is stopped by it alone yet"}
 	}
-	results, err := attackWithout(hook.Name, cases)
+	results, err := attackWithout(hook, cases)
 	if err != nil {
 		return report.Result{Outcome: report.Broken, Detail: err.Error()}
 	}
@@ -87,18 +110,21 @@ func mutate(hook bpf.Hook) report.Result {
 		Detail: "nothing leaks without it: " + strings.Join(cases, ", ")}
 }
 
-func attackWithout(hook string, cases []string) ([]report.Result, error) {
+func attackWithout(hook bpf.Hook, cases []string) ([]report.Result, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	var out, stderr bytes.Buffer
-	cmd := exec.Command(self, "adversary", "--json", "-", "--jail-flag", "--drop-hook="+hook,
+	cmd := exec.Command(self, "adversary", "--json", "-", "--jail-flag", "--drop-hook="+hook.Name,
 		"--run", "^("+strings.Join(cases, "|")+")$")
+	if hook.When == bpf.WithoutPathHooks {
+		cmd.Args = append(cmd.Args, "--jail-flag", "--no-path-hooks")
+	}
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	runErr := cmd.Run()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() == exitUsage {
-		return nil, fmt.Errorf("attack without %s: %v: %s", hook, runErr, stderr.String())
+		return nil, fmt.Errorf("attack without %s: %v: %s", hook.Name, runErr, stderr.String())
 	}
 	return report.ReadJSON(&out)
 }

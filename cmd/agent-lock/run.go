@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/agent-lock/agent-lock/bpf"
 	"github.com/agent-lock/agent-lock/event"
 	"github.com/agent-lock/agent-lock/jail"
 	"github.com/agent-lock/agent-lock/policy"
@@ -40,7 +41,7 @@ type runFlags struct {
 	env       []string
 	denials   string
 	log       string
-	drop      []string // only in binaries built with -tags mutation
+	attach    bpf.SetOptions // changed only in binaries built with -tags mutation
 }
 
 func parseRun(args []string) (runFlags, []string, error) {
@@ -112,7 +113,7 @@ func startJail(std stdio, f runFlags, dir string, command []string) int {
 	status, err := jail.Run(jail.Config{
 		Policy: p, User: user, Command: command,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Denied: out.denied, Lost: out.lost, Drop: f.drop,
+		Denied: out.denied, Lost: out.lost, Attach: f.attach,
 	})
 	if err != nil {
 		return std.errorf("%v", err)

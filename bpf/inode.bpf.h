@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Changes without an open on kernels that have no path_* hooks
+ * (CONFIG_SECURITY_PATH is off): the inode_* hooks one step further in. They see
+ * the same dentries and record under the path_* names.
+ */
+#ifndef AGENT_LOCK_INODE_BPF_H
+#define AGENT_LOCK_INODE_BPF_H
+
+#include "file.bpf.h"
+
+/* The directory is what the new or old name hangs under. */
+static __always_inline int entry_changed(struct dentry *dentry, __u32 hook, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, hook))
+		return ret;
+	return check_entry(&c, dentry->d_parent, dentry);
+}
+
+SEC("lsm/inode_unlink")
+int BPF_PROG(inode_unlink, struct inode *dir, struct dentry *dentry, int ret)
+{
+	return entry_changed(dentry, HOOK_PATH_UNLINK, ret);
+}
+
+SEC("lsm/inode_rmdir")
+int BPF_PROG(inode_rmdir, struct inode *dir, struct dentry *dentry, int ret)
+{
+	return entry_changed(dentry, HOOK_PATH_RMDIR, ret);
+}
+
+SEC("lsm/inode_mkdir")
+int BPF_PROG(inode_mkdir, struct inode *dir, struct dentry *dentry, umode_t mode, int ret)
+{
+	return entry_changed(dentry, HOOK_PATH_MKDIR, ret);
+}
+
+SEC("lsm/inode_create")
+int BPF_PROG(inode_create, struct inode *dir, struct dentry *dentry, umode_t mode, int ret)
+{
+	return entry_changed(dentry, HOOK_PATH_MKNOD, ret);
+}
+
+SEC("lsm/inode_mknod")
+int BPF_PROG(inode_mknod, struct inode *dir, struct dentry *dentry, umode_t mode, unsigned int dev,
+	     int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
+		return ret;
+	if (S_ISDEVICE(mode))
+		return refuse_always(&c);
+	return check_entry(&c, dentry->d_parent, dentry);
+}
+
+SEC("lsm/inode_symlink")
+int BPF_PROG(inode_symlink, struct inode *dir, struct dentry *dentry, const char *old_name, int ret)
+{
+	return entry_changed(dentry, HOOK_PATH_SYMLINK, ret);
+}
+
+SEC("lsm/inode_link")
+int BPF_PROG(inode_link, struct dentry *old_dentry, struct inode *dir, struct dentry *new_dentry,
+	     int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_LINK))
+		return ret;
+	return check_link(&c, old_dentry, new_dentry->d_parent, new_dentry);
+}
+
+SEC("lsm/inode_rename")
+int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, struct inode *new_dir,
+	     struct dentry *new_dentry, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_RENAME))
+		return ret;
+	return check_rename(&c, old_dentry->d_parent, old_dentry, new_dentry->d_parent, new_dentry);
+}
+
+/* Mode, owner, length and times at once. */
+SEC("lsm/inode_setattr")
+int BPF_PROG(inode_setattr_all, void *idmap, struct dentry *dentry, struct iattr *attr, int ret)
+{
+	return inode_changed(dentry, HOOK_INODE_SETATTR, ret);
+}
+
+SEC("lsm/inode_setattr")
+int BPF_PROG(inode_setattr_all_noidmap, struct dentry *dentry, struct iattr *attr, int ret)
+{
+	return inode_changed(dentry, HOOK_INODE_SETATTR, ret);
+}
+
+#endif
