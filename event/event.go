@@ -4,7 +4,11 @@ package event
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Event is one denial. Its JSON form is a line of the denial log.
@@ -29,7 +33,8 @@ type Event struct {
 // Key is the same for denials that one line on the terminal serves.
 func (e Event) Key() string { return e.Hook + "\x00" + e.Tried + "\x00" + e.Path }
 
-// String returns the denial as one line.
+// String returns the denial as one line that is safe to show on a terminal: names
+// of files and processes are the jail's to choose.
 func (e Event) String() string {
 	object := ""
 	if e.Path != "" {
@@ -39,8 +44,25 @@ func (e Event) String() string {
 	if e.Remedy != "" {
 		remedy = "; allow it with " + e.Remedy
 	}
-	return fmt.Sprintf("denied: %s%s (%s) by %s[%d]: %s%s",
-		e.Tried, object, e.Errno, e.Comm, e.PID, e.Rule, remedy)
+	return printable(fmt.Sprintf("denied: %s%s (%s) by %s[%d]: %s%s",
+		e.Tried, object, e.Errno, e.Comm, e.PID, e.Rule, remedy))
+}
+
+// printable replaces what a terminal would act on, or show as something else, by
+// its escape in Go's notation.
+func printable(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return b.String()
 }
 
 // tried says in words what a hook guards.

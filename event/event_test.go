@@ -45,3 +45,20 @@ func TestTried(t *testing.T) {
 		}
 	}
 }
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain /x y":            "plain /x y",
+		"größe 日本":              "größe 日本",
+		"a\x1b]52;c;x\x07b":     `a\x1b]52;c;x\ab`,
+		"a\nagent-lock: b\r":    `a\nagent-lock: b\r`,
+		"bad \xff\xfe utf-8":    `bad \xff\xfe utf-8`,
+		"right\u202eto left":    `right\u202eto left`,
+		"replacement \uFFFD ok": "replacement \uFFFD ok",
+		"c1 \u009b31m":          `c1 \u009b31m`,
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("printable(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

@@ -62,9 +62,6 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " 
 
 // drop gives up everything that the command must not have.
 func drop(s setup) error {
-	if err := os.Chdir(s.Dir); err != nil {
-		return fmt.Errorf("enter %s: %w", s.Dir, err)
-	}
 	for capability := uintptr(0); ; capability++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
@@ -79,6 +76,9 @@ func drop(s setup) error {
 	}
 	if err := setIDs(s.User); err != nil {
 		return err
+	}
+	if err := os.Chdir(s.Dir); err != nil {
+		return fmt.Errorf("enter %s as %s: %w", s.Dir, s.User.Name, err)
 	}
 	none := [2]unix.CapUserData{}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

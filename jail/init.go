@@ -145,7 +145,7 @@ func makeMounts(s setup) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	kept, err := openKept(s.Keep)
+	files, err := openKept(s.Keep)
 	if err != nil {
 		return err
 	}
@@ -173,17 +173,23 @@ func makeMounts(s setup) error {
 			return fmt.Errorf("make %s: %w", runtimeDir, err)
 		}
 	}
-	return bindKept(kept)
+	return bindKept(files)
+}
+
+// kept is a path that a private directory would cover.
+type kept struct {
+	Path   string
+	Direct bool // as in policy.Rule
 }
 
 // keep returns the rules' paths that a private directory would cover.
-func keep(p *policy.Policy) []string {
-	var paths []string
+func keep(p *policy.Policy) []kept {
+	var paths []kept
 	for _, r := range p.Rules {
 		for _, dir := range policy.Private {
 			if strings.HasPrefix(r.Path, dir+"/") {
 				if _, err := os.Lstat(r.Path); err == nil {
-					paths = append(paths, r.Path)
+					paths = append(paths, kept{r.Path, r.Direct})
 				}
 			}
 		}
@@ -191,21 +197,25 @@ func keep(p *policy.Policy) []string {
 	return paths
 }
 
-func openKept(paths []string) (map[string]*os.File, error) {
-	kept := map[string]*os.File{}
-	for _, path := range paths {
-		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, fmt.Errorf("open %s: %w", path, err)
+func openKept(paths []kept) (map[string]*os.File, error) {
+	files := map[string]*os.File{}
+	for _, k := range paths {
+		how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC}
+		if k.Direct {
+			how.Resolve = unix.RESOLVE_NO_SYMLINKS
 		}
-		kept[path] = os.NewFile(uintptr(fd), path)
+		fd, err := unix.Openat2(unix.AT_FDCWD, k.Path, how)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", k.Path, err)
+		}
+		files[k.Path] = os.NewFile(uintptr(fd), k.Path)
 	}
-	return kept, nil
+	return files, nil
 }
 
 // bindKept binds what was opened before the private directories covered it.
-func bindKept(kept map[string]*os.File) error {
-	for path, f := range kept {
+func bindKept(files map[string]*os.File) error {
+	for path, f := range files {
 		defer f.Close()
 		var st unix.Stat_t
 		if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -55,8 +55,8 @@ type setup struct {
 	Command []string
 	Env     []string
 	User    User
-	Keep    []string // paths below private directories that stay visible
-	Mutant  bool     // hooks are left out: the command need not find the jail in force
+	Keep    []kept
+	Mutant  bool // hooks are left out: the command need not find the jail in force
 }
 
 // Run builds the jail, runs the command in it and returns its exit status:

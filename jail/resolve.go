@@ -23,7 +23,7 @@ type rules struct {
 	// inodes are the labelled ones by descriptor; two descriptors may be the
 	// same object.
 	labelled map[int]bpf.Rights
-	byObject map[object]bpf.Rights
+	ruled    map[object]int // descriptor that carries the rule's label
 }
 
 // object identifies an inode for this process.
@@ -39,7 +39,7 @@ func resolve(p *policy.Policy, proc string) (*rules, error) {
 		return nil, fmt.Errorf("open the jail's root directory: %w", err)
 	}
 	r := &rules{policy: p, root: root, labelled: map[int]bpf.Rights{},
-		byObject: map[object]bpf.Rights{}}
+		ruled: map[object]int{}}
 	if r.mounts, err = readMounts(proc + "/mountinfo"); err == nil {
 		err = r.resolveAll()
 	}
@@ -61,7 +61,7 @@ func (r *rules) close() {
 func (r *rules) resolveAll() error {
 	var found []policy.Rule
 	for _, rule := range r.policy.Rules {
-		fd, err := r.walk(rule.Path, nil)
+		fd, err := r.walk(rule.Path, refuseLinks(rule))
 		if errors.Is(err, unix.ENOENT) && rule.Optional {
 			found = append(found, rule) // its links are labelled all the same
 			continue
@@ -80,6 +80,21 @@ func (r *rules) resolveAll() error {
 		}
 	}
 	return r.labelMounts()
+}
+
+// refuseLinks lets a direct rule meet no link: an earlier jail's process could
+// have put one where the project was when it was checked.
+func refuseLinks(rule policy.Rule) func(fd int, last bool) error {
+	if !rule.Direct {
+		return nil
+	}
+	return func(fd int, _ bool) error {
+		_, mode, err := identify(fd)
+		if err == nil && mode&unix.S_IFMT == unix.S_IFLNK {
+			return fmt.Errorf("a symbolic link has come into the path: %w", unix.ELOOP)
+		}
+		return err
+	}
 }
 
 func rightsOf(rule policy.Rule) bpf.Rights {
@@ -108,8 +123,11 @@ func (r *rules) label(fd int, rights bpf.Rights) error {
 	if err != nil {
 		return err
 	}
+	if earlier, ok := r.ruled[obj]; ok {
+		delete(r.labelled, earlier) // of two rules for one object the last holds
+	}
 	r.labelled[fd] = rights
-	r.byObject[obj] = rights
+	r.ruled[obj] = fd
 	return nil
 }
 
@@ -129,8 +147,8 @@ func (r *rules) showWay(rule policy.Rule) error {
 		if err != nil {
 			return err
 		}
-		if rights, ok := r.byObject[obj]; ok {
-			current = rights
+		if ruled, ok := r.ruled[obj]; ok {
+			current = r.labelled[ruled]
 			return nil
 		}
 		if last || current&(bpf.Read|bpf.Self) == bpf.Read {
@@ -237,7 +255,7 @@ func (r *rules) labelMounts() error {
 		}
 		// A bind mount of a directory that leads to the project would open
 		// all that is in it.
-		if _, ruled := r.byObject[obj]; ruled || r.labelled[fd]&bpf.Self != 0 || r.isWay(obj) {
+		if _, ruled := r.ruled[obj]; ruled || r.labelled[fd]&bpf.Self != 0 || r.isWay(obj) {
 			continue
 		}
 		if err := r.label(fd, rightsOf(rule)); err != nil {

@@ -20,7 +20,7 @@ const (
 func Default(project, home string) *Policy {
 	p := &Policy{Project: project, Hardlinks: HardlinksReadonly, Outside: OutsideHide}
 	p.Rules = append(p.Rules, Rule{
-		Path: project, Rights: rwx, Origin: "project", Mounts: true, Linked: true,
+		Path: project, Direct: true, Rights: rwx, Origin: "project", Mounts: true, Linked: true,
 	})
 	for _, dir := range Private {
 		p.add(rwx, dir)

@@ -39,8 +39,10 @@ func (r Rights) String() string {
 // Rule gives rights on a path. Of several rules the one nearest to an object
 // decides alone: a rule with no rights hides what a wider one shows.
 type Rule struct {
-	// Path is absolute. It may lead through symbolic links.
+	// Path is absolute. It may lead through symbolic links, unless Direct is set:
+	// then a link on the way means that somebody changed it since it was checked.
 	Path   string
+	Direct bool
 	Rights Rights
 	// Origin says where the rule comes from: "default" or the flag.
 	Origin string
