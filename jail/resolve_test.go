@@ -84,11 +84,13 @@ func TestResolve(t *testing.T) {
 		{"no_label_on_the_way_inside_shown",
 			[]policy.Rule{rule("home", policy.Read), rule("home/proj/sub", 0)},
 			map[string]string{"home": "read", "home/proj/sub": ""}},
-		{"missing", []policy.Rule{rule("home/none", policy.Read)}, map[string]string{"home": "self"}},
+		{"missing", []policy.Rule{rule("home/none", policy.Read)},
+			map[string]string{"home": "self"}},
 		{"dead_link", []policy.Rule{rule("home/dead", policy.Read)},
 			map[string]string{"home": "self", "home/dead": "self"}},
 		{"the_last_rule_for_an_object_wins",
-			[]policy.Rule{rule("home/key", policy.Read), rule("home/key", policy.Read|policy.Write)},
+			[]policy.Rule{rule("home/key", policy.Read),
+				rule("home/key", policy.Read|policy.Write)},
 			map[string]string{"home": "self", "home/key": "read write"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
