@@ -81,11 +81,7 @@ func startExec(s setup) (*task, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	cmd := exec.Command("/proc/self/exe", ExecVerb)
-	cmd.Args[0] = "agent-lock"
-	cmd.Env = []string{}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.ExtraFiles = []*os.File{theirs}
+	cmd := again(ExecVerb, theirs)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the command's process: %w", err)
 	}

@@ -113,11 +113,8 @@ func startInit(cfg Config) (*pid1, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	cmd := exec.Command("/proc/self/exe", InitVerb)
-	cmd.Args[0] = "agent-lock"
-	cmd.Env = []string{}
+	cmd := again(InitVerb, theirs)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cfg.Stdin, cfg.Stdout, cfg.Stderr
-	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: namespaces, Pdeathsig: unix.SIGKILL,
 	}
@@ -144,6 +141,15 @@ func startInit(cfg Config) (*pid1, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// again is this program under a hidden verb, with nothing of the environment and
+// the control socket as descriptor 3.
+func again(verb string, control *os.File) *exec.Cmd {
+	return &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{"agent-lock", verb}, Env: []string{},
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: []*os.File{control},
+	}
 }
 
 // expectReady reads pid 1's answer: one line, "ready" or what went wrong.
