@@ -68,6 +68,18 @@ func required(name string, params int, closes string) Hook {
 	}
 }
 
+// optional hooks come and go with a feature of the kernel's configuration.
+func optional(name string, params int, closes, without string) Hook {
+	h := required(name, params, closes)
+	h.Required, h.Without = false, without
+	return h
+}
+
+const (
+	noKeys  = "nothing: there are no keyrings"
+	noURing = "nothing: there is no io_uring"
+)
+
 func fileHooks() []Hook {
 	return []Hook{
 		required("file_open", 1, "opening to read, write or execute"),
@@ -164,7 +176,8 @@ func socketHooks() []Hook {
 func processHooks() []Hook {
 	bpf := required("bpf", 4, "bpf(2), and so the jail's own programs")
 	bpf.Programs = []Program{{"bpf", 4}, {"bpf_nokernel", 3}}
-	perf := required("perf_event_open", 1, "performance counters, which can watch other processes")
+	perf := optional("perf_event_open", 1,
+		"performance counters, which can watch other processes", "nothing: there are none")
 	perf.Programs = []Program{{"perf_event_open", 1}, {"perf_event_open_attr", 2}}
 	return []Hook{
 		required("ptrace_access_check", 2, "tracing and reading processes outside, and pid 1"),
@@ -182,16 +195,16 @@ func processHooks() []Hook {
 		required("task_setnice", 2, "priorities of processes outside"),
 		required("task_setioprio", 2, "disk priorities of processes outside"),
 		required("task_setscheduler", 1, "scheduling of processes outside"),
-		required("key_alloc", 3, "nothing itself: it marks the jail's own keys"),
-		required("key_permission", 3, "keys of the user and of other sessions"),
+		optional("key_alloc", 3, "nothing itself: it marks the jail's own keys", noKeys),
+		optional("key_permission", 3, "keys of the user and of other sessions", noKeys),
 		perf,
 		required("kernel_module_request", 1, "making the kernel load modules"),
 		required("kernel_load_data", 2, "init_module(2), kexec_load(2)"),
 		required("kernel_read_file", 3, "finit_module(2), kexec_file_load(2), firmware"),
 		required("syslog", 1, "the kernel's log"),
-		required("uring_sqpoll", 0, "kernel threads that work for io_uring"),
-		required("uring_override_creds", 1, "io_uring requests under another identity"),
-		required("uring_cmd", 1, "io_uring commands to devices and sockets"),
+		optional("uring_sqpoll", 0, "kernel threads that work for io_uring", noURing),
+		optional("uring_override_creds", 1, "io_uring requests under another identity", noURing),
+		optional("uring_cmd", 1, "io_uring commands to devices and sockets", noURing),
 		required("quotactl", 4, "quotas"),
 		required("settime", 2, "the system's clock"),
 		required("task_free", 1, "nothing itself: it ends the jail after its last process"),
