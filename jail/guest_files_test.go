@@ -35,6 +35,8 @@ func TestFiles(t *testing.T) {
 		{"ro_read", []string{"--ro", outside}, []string{"open", outside}, "ok"},
 		{"ro_write", []string{"--ro", outside}, []string{"write", outside}, "EACCES"},
 		{"rw_write", []string{"--rw", outside}, []string{"write", outside}, "ok"},
+		{"deny_inside", []string{"--deny", filepath.Join(dir, "own")},
+			[]string{"open", filepath.Join(dir, "own")}, "ENOENT"},
 		{"hard_link_read", nil, []string{"open", linked}, "ok"},
 		{"hard_link_write", nil, []string{"write", linked}, "EACCES"},
 		{"hard_link_allowed", []string{"--hardlinks", "allow"}, []string{"write", linked}, "ok"},

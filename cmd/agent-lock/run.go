@@ -20,9 +20,10 @@ const runUsage = `usage: sudo agent-lock [flags] DIR [-- COMMAND...]
 
 Runs COMMAND (default: your shell) as you, jailed in the project directory DIR.
 
-  --ro PATH        let it read PATH (repeatable, as are the next three)
+  --ro PATH        let it read PATH (repeatable, as are the next four)
   --rw PATH        let it read, write and execute below PATH
   --exec PATH      let it read and execute PATH
+  --deny PATH      hide PATH, also below one that is allowed
   --env NAME       pass the variable NAME on; NAME=VALUE sets it
   --hardlinks MODE for files in DIR that have another name, which may be outside:
                    allow, readonly (default) or deny
@@ -50,7 +51,7 @@ func parseRun(args []string) (runFlags, []string, error) {
 	set.SetOutput(io.Discard)
 	for name, rights := range map[string]policy.Rights{
 		"ro": policy.Read, "exec": policy.Read | policy.Execute,
-		"rw": policy.Read | policy.Write | policy.Execute,
+		"rw": policy.Read | policy.Write | policy.Execute, "deny": 0,
 	} {
 		set.Func(name, "", func(path string) error {
 			f.rules = append(f.rules, func(p *policy.Policy) error {
