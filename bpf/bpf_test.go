@@ -145,7 +145,7 @@ func TestRecordedHooksAreInTheTable(t *testing.T) {
 func TestEveryHookAsksWhoIsThere(t *testing.T) {
 	asking := regexp.MustCompile(
 		`jailed\(&c|(inode|times|entry)_changed\(|` +
-			`(looked_at|never|only_peers|typed_into)\(`)
+			`(looked_at|never|only_peers|controlled)\(`)
 	program := regexp.MustCompile(`(?s)SEC\("lsm/(\w+)"\)\nint BPF_PROG.*?\n}\n`)
 	for _, file := range []string{
 		"file.bpf.h", "inode.bpf.h", "socket.bpf.h", "process.bpf.h",
@@ -203,7 +203,7 @@ func TestSharedStructsHaveNoHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"label", "jail", "event", "descriptor", "namespace"} {
+	for _, name := range []string{"label", "jail", "event", "descriptor", "entry", "place"} {
 		var s *btf.Struct
 		if err := spec.Types.TypeByName(name, &s); err != nil {
 			t.Fatal(err)

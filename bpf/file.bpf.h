@@ -36,19 +36,26 @@ static __always_inline int check_look(struct current_jail *c, struct dentry *den
 
 /*
  * A file with several names may be an outside file under an inside name. Its
- * other names cannot be found from here, so the jail's policy decides.
+ * other names cannot be found from here, so the jail's policy decides. A removed
+ * name (unhashed, and reached through /proc/self/fd) counts no more, but is one.
  */
 static __always_inline bool links_forbid(struct current_jail *c, struct dentry *dentry, __u32 want,
 					 __u32 given)
 {
-	__u32 forbidden =
-		want & RIGHT_WRITE ? JAIL_LINKS_READONLY | JAIL_LINKS_DENY : JAIL_LINKS_DENY;
+	__u32 forbidden = JAIL_LINKS_DENY;
+	unsigned int others = 2;
 	struct inode *inode;
 
+	if (want & RIGHT_WRITE)
+		forbidden |= JAIL_LINKS_READONLY;
 	if (!(given & RIGHT_LINKED) || !(c->jail->flags & forbidden))
 		return false;
 	inode = dentry->d_inode;
-	return inode && S_ISREG(inode->i_mode) && inode->i_nlink > 1;
+	if (!inode || S_ISDIR(inode->i_mode))
+		return false;
+	if (!dentry->d_hash.pprev)
+		others = 1;
+	return inode->i_nlink >= others;
 }
 
 static __always_inline int check_use(struct current_jail *c, struct dentry *dentry, __u32 want)
@@ -399,29 +406,56 @@ int BPF_PROG(path_notify, const struct path *path, __u64 mask, unsigned int obj_
 	return check_use(&c, path->dentry, RIGHT_READ);
 }
 
-/*
- * Typing into a terminal: what is pushed is read by the shell outside once the
- * jail has ended. The command is an unsigned int, so high bits change nothing.
- */
-static __always_inline int typed_into(unsigned int cmd, int ret)
+/* What an ioctl on a file or directory may ask of one that is only readable. */
+static __always_inline bool only_tells(unsigned int cmd)
 {
+	switch (cmd) {
+	case FIGETBSZ:
+	case FS_IOC_GETFLAGS:
+	case FS_IOC32_GETFLAGS:
+	case FS_IOC_GETVERSION:
+	case FS_IOC_FIEMAP:
+	case FS_IOC_FSGETXATTR:
+	case FS_IOC_GETFSLABEL:
+		return true;
+	}
+	return IOC_TYPE(cmd) == TERMINAL_TYPE; /* isatty(3), FIONREAD, FIOCLEX */
+}
+
+/*
+ * On files: flags, subvolumes and verity change an object through a descriptor
+ * that was opened to read. On terminals: what is typed into one is read by the
+ * shell outside once the jail has ended. The command is an unsigned int, so high
+ * bits change nothing.
+ */
+static __always_inline int controlled(struct file *file, unsigned int cmd, int ret)
+{
+	struct dentry *dentry = file->f_path.dentry;
+	umode_t mode = file->f_inode->i_mode;
 	struct current_jail c = {};
 
-	if (ret || (cmd != TIOCSTI && cmd != TIOCLINUX) || !jailed(&c, HOOK_FILE_IOCTL))
+	if (ret)
 		return ret;
+	if (S_ISREG(mode) || S_ISDIR(mode)) {
+		if (only_tells(cmd) || !jailed(&c, HOOK_FILE_IOCTL))
+			return 0;
+		return check_use(&c, dentry, RIGHT_WRITE);
+	}
+	if ((cmd != TIOCSTI && cmd != TIOCLINUX) || !jailed(&c, HOOK_FILE_IOCTL))
+		return 0;
 	return refuse_always(&c);
 }
 
 SEC("lsm/file_ioctl")
 int BPF_PROG(file_ioctl, struct file *file, unsigned int cmd, unsigned long arg, int ret)
 {
-	return typed_into(cmd, ret);
+	return controlled(file, cmd, ret);
 }
 
 SEC("lsm/file_ioctl_compat")
 int BPF_PROG(file_ioctl_compat, struct file *file, unsigned int cmd, unsigned long arg, int ret)
 {
-	return typed_into(cmd, ret);
+	return controlled(file, cmd, ret);
 }
 
 #endif

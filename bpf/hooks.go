@@ -156,11 +156,11 @@ func lookHooks() []Hook {
 		},
 		required("sb_statfs", 1, "free space of outside file systems"),
 		required("path_notify", 3, "watching outside directories"),
-		required("file_ioctl", 3, "typing into the terminal (TIOCSTI, TIOCLINUX)"),
+		required("file_ioctl", 3, "typing into the terminal; changing readable files by ioctl"),
 		{
 			Name: "file_ioctl_compat", Programs: one("file_ioctl_compat", 3), Since: "6.1",
-			Closes:  "typing into the terminal from a 32-bit process",
-			Without: "TIOCSTI by 32-bit processes, where the kernel still allows it",
+			Closes:  "the same from a 32-bit process",
+			Without: "the same by 32-bit processes",
 		},
 	}
 }

@@ -156,17 +156,24 @@ struct {
 #define NAMESPACE_PLACES 1024
 #define NAMESPACE_PROBES 4
 
-struct namespace
-{
+struct entry {
 	__u32 inum; /* 0: free */
 	__u32 slot;
+	__u64 cookie; /* the jail's: an inode number comes again */
+};
+
+/* Where a jail's namespace is entered. */
+struct place {
+	__u32 index;
+	__u32 unused;
+	__u64 cookie;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NAMESPACE_PLACES);
 	__type(key, __u32);
-	__type(value, struct namespace);
+	__type(value, struct entry);
 } namespaces SEC(".maps");
 
 /* Thread group of a supervisor -> place of its jail's namespace. */
@@ -174,7 +181,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_JAILS);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct place);
 } supervisors SEC(".maps");
 
 /* Thread group of a jail's pid 1 -> place of its namespace. */
@@ -182,7 +189,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_JAILS);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct place);
 } inits SEC(".maps");
 
 /* Denials that did not fit into a slot's ring buffer. */
@@ -232,11 +239,11 @@ struct current_jail {
 	struct pid_namespace *ns;
 };
 
-static __always_inline struct namespace *find_namespace(__u32 inum)
+static __always_inline struct entry *find_namespace(__u32 inum)
 {
 	for (int i = 0; i < NAMESPACE_PROBES; i++) {
 		__u32 place = (inum + i) % NAMESPACE_PLACES;
-		struct namespace *ns = bpf_map_lookup_elem(&namespaces, &place);
+		struct entry *ns = bpf_map_lookup_elem(&namespaces, &place);
 
 		if (ns && ns->inum == inum)
 			return ns;
@@ -246,7 +253,7 @@ static __always_inline struct namespace *find_namespace(__u32 inum)
 
 static __always_inline bool lookup_jail(struct current_jail *c, __u32 inum)
 {
-	const struct namespace *ns = inum ? find_namespace(inum) : NULL;
+	const struct entry *ns = inum ? find_namespace(inum) : NULL;
 
 	if (!ns)
 		return false;
@@ -256,12 +263,12 @@ static __always_inline bool lookup_jail(struct current_jail *c, __u32 inum)
 }
 
 /*
- * A task without nsproxy is past exit_task_namespaces(); its own pid namespace
- * still tells. Rare, so copied field by field.
+ * The jail's pid namespace of a task that has no nsproxy: it is past
+ * exit_task_namespaces(), dead or dying. Its own pid namespace still tells. Rare,
+ * so copied field by field. 0: not jailed.
  */
-static __noinline __u32 exiting_task_jail(void)
+static __noinline __u32 exiting_task_jail(struct task_struct *task)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct pid *pid = BPF_CORE_READ(task, thread_pid);
 	__u32 level = BPF_CORE_READ(pid, level);
 	struct pid_namespace *ns;
@@ -295,7 +302,7 @@ static __always_inline bool jailed(struct current_jail *c, enum hook hook)
 
 	c->hook = hook;
 	if (!nsproxy)
-		return lookup_jail(c, exiting_task_jail());
+		return lookup_jail(c, exiting_task_jail(task));
 	ns = nsproxy->pid_ns_for_children;
 	for (int i = 0; i < MAX_PIDNS_LEVEL; i++) {
 		if (!ns || ns->level == 0)

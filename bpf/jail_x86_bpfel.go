@@ -22,6 +22,13 @@ type jailDescriptor struct {
 	Child uint32
 }
 
+type jailEntry struct {
+	_      structs.HostLayout
+	Inum   uint32
+	Slot   uint32
+	Cookie uint64
+}
+
 type jailEvent struct {
 	_      structs.HostLayout
 	TimeNs uint64
@@ -120,10 +127,11 @@ type jailLabel struct {
 	Unused uint32
 }
 
-type jailNamespace struct {
-	_    structs.HostLayout
-	Inum uint32
-	Slot uint32
+type jailPlace struct {
+	_      structs.HostLayout
+	Index  uint32
+	Unused uint32
+	Cookie uint64
 }
 
 type jailRight uint32

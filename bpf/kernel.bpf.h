@@ -75,10 +75,12 @@ enum {
 enum {
 	S_IFMT = 0170000,
 	S_IFREG = 0100000,
+	S_IFDIR = 0040000,
 	S_IFBLK = 0060000,
 	S_IFCHR = 0020000
 };
 #define S_ISREG(mode)	 (((mode) & S_IFMT) == S_IFREG)
+#define S_ISDIR(mode)	 (((mode) & S_IFMT) == S_IFDIR)
 #define S_ISDEVICE(mode) (((mode) & S_IFMT) == S_IFBLK || ((mode) & S_IFMT) == S_IFCHR)
 
 enum {
@@ -90,8 +92,19 @@ enum {
 	TIOCSTI = 0x5412,
 	TIOCLINUX = 0x541C
 };
+#define IOC_TYPE(cmd) (((cmd) >> 8) & 0xff)
+#define TERMINAL_TYPE 0x54
 
-#define KERNEL_TYPE __attribute__((preserve_access_index))
+/* include/uapi/linux/fs.h: those that only tell. */
+#define FIGETBSZ	  2
+#define FS_IOC_GETFLAGS	  0x80086601
+#define FS_IOC32_GETFLAGS 0x80046601
+#define FS_IOC_GETVERSION 0x80087601
+#define FS_IOC_FIEMAP	  0xC020660B
+#define FS_IOC_FSGETXATTR 0x801C581F
+#define FS_IOC_GETFSLABEL 0x81009431
+
+#define KERNEL_TYPE	  __attribute__((preserve_access_index))
 
 struct super_block {
 	__u32 s_dev;
@@ -109,7 +122,12 @@ struct qstr {
 	const unsigned char *name;
 } KERNEL_TYPE;
 
+struct hlist_bl_node {
+	struct hlist_bl_node **pprev;
+} KERNEL_TYPE;
+
 struct dentry {
+	struct hlist_bl_node d_hash;
 	struct dentry *d_parent;
 	struct qstr d_name;
 	struct inode *d_inode;

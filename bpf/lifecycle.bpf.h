@@ -44,6 +44,14 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
+/* The entry at a place, if it is still the jail's. */
+static __always_inline struct entry *own_namespace(const struct place *place)
+{
+	struct entry *ns = bpf_map_lookup_elem(&namespaces, &place->index);
+
+	return ns && ns->cookie == place->cookie ? ns : NULL;
+}
+
 /*
  * The last thread of a supervisor: before exit_files() lets go of the inodes
  * whose addresses the labels name, its jail loses all rights.
@@ -51,15 +59,16 @@ int descriptors(struct bpf_iter__task_file *ctx)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(supervisor_exit, struct task_struct *task)
 {
-	__u32 tgid = task->tgid, *place;
-	struct namespace *ns;
+	__u32 tgid = task->tgid;
+	struct entry *ns;
+	struct place *place;
 
 	if (task->signal->live.counter != 0)
 		return 0;
 	place = bpf_map_lookup_elem(&supervisors, &tgid);
 	if (!place)
 		return 0;
-	ns = bpf_map_lookup_elem(&namespaces, place);
+	ns = own_namespace(place);
 	if (ns)
 		ns->slot = NO_RIGHTS;
 	bpf_map_delete_elem(&supervisors, &tgid);
@@ -73,15 +82,16 @@ int BPF_PROG(supervisor_exit, struct task_struct *task)
 SEC("lsm/task_free")
 int BPF_PROG(task_free, struct task_struct *task)
 {
-	__u32 tgid = task->tgid, *place;
-	struct namespace *ns;
+	__u32 tgid = task->tgid;
+	struct entry *ns;
+	struct place *place;
 
 	if (task->pid != task->tgid)
 		return 0;
 	place = bpf_map_lookup_elem(&inits, &tgid);
 	if (!place)
 		return 0;
-	ns = bpf_map_lookup_elem(&namespaces, place);
+	ns = own_namespace(place);
 	if (ns)
 		ns->inum = 0;
 	bpf_map_delete_elem(&inits, &tgid);

@@ -88,15 +88,20 @@ int BPF_PROG(bpf_prog, void *prog, int ret)
 /* In the same jail, and not its pid 1, which holds what the jail must not have. */
 static __always_inline bool is_peer(struct current_jail *c, struct task_struct *task)
 {
+	__u32 self = bpf_get_current_pid_tgid() >> 32;
 	struct nsproxy *nsproxy = task->nsproxy;
 	struct pid_namespace *ns;
 	struct task_struct *init;
 
-	if (!nsproxy || !c->ns)
+	if (task->tgid == self)
+		return true;
+	if (!c->ns)
 		return false;
 	init = c->ns->child_reaper;
 	if (!init || init->tgid == task->tgid)
 		return false;
+	if (!nsproxy) /* dead, perhaps a child that nobody has waited for */
+		return exiting_task_jail(task) == c->ns->ns.inum;
 	ns = nsproxy->pid_ns_for_children;
 	for (int i = 0; i < MAX_PIDNS_LEVEL; i++) {
 		if (!ns)

@@ -25,8 +25,8 @@ type Slot struct {
 	held   *os.File // locked while the slot is taken
 	reader *ringbuf.Reader
 	// Set by Arm.
-	self, init uint32 // thread groups of the supervisor and of pid 1
-	place      uint32 // of the namespace
+	self, init uint32    // thread groups of the supervisor and of pid 1
+	place      jailPlace // of the namespace
 	armed      bool
 }
 
@@ -112,7 +112,7 @@ func (s *Set) take() (*Slot, error) {
 func (s *Set) slotsWithNamespace() (map[uint32]bool, error) {
 	inUse := map[uint32]bool{}
 	var place uint32
-	var ns jailNamespace
+	var ns jailEntry
 	it := s.maps.Namespaces.Iterate()
 	for it.Next(&place, &ns) {
 		if ns.Inum != 0 {
@@ -129,7 +129,7 @@ func (s *Set) slotsWithNamespace() (map[uint32]bool, error) {
 func (s *Set) freePlace(inum uint32) (uint32, error) {
 	for i := range uint32(namespaceProbes) {
 		place := (inum + i) % namespacePlaces
-		var ns jailNamespace
+		var ns jailEntry
 		if err := s.maps.Namespaces.Lookup(place, &ns); err != nil {
 			return 0, fmt.Errorf("read running jails: %w", err)
 		}
@@ -218,10 +218,17 @@ func (s *Slot) Arm(labels map[uint64]Rights, opts SlotOptions, self, init Proces
 	if err := fillLabels(value, labels); err != nil {
 		return err
 	}
-	place, err := s.set.freePlace(init.PIDNS)
+	// Two starts must not choose the same place, nor an end empty it meanwhile.
+	unlock, err := lockSets()
 	if err != nil {
 		return err
 	}
+	defer unlock()
+	index, err := s.set.freePlace(init.PIDNS)
+	if err != nil {
+		return err
+	}
+	place := jailPlace{Index: index, Cookie: value.Cookie}
 	s.self, s.init, s.place, s.armed = self.TGID, init.TGID, place, true
 	maps := s.set.maps
 	if err := maps.Jails.Put(s.number, value); err != nil {
@@ -233,7 +240,9 @@ func (s *Slot) Arm(labels map[uint64]Rights, opts SlotOptions, self, init Proces
 	if err := maps.Inits.Put(init.TGID, place); err != nil {
 		return fmt.Errorf("enter pid 1: %w", err)
 	}
-	err = maps.Namespaces.Put(place, jailNamespace{Inum: init.PIDNS, Slot: s.number})
+	err = maps.Namespaces.Put(index, jailEntry{
+		Inum: init.PIDNS, Slot: s.number, Cookie: value.Cookie,
+	})
 	if err != nil {
 		return fmt.Errorf("enter pid namespace: %w", err)
 	}
@@ -261,8 +270,9 @@ func (s *Slot) Lost() (uint64, error) {
 	return n, nil
 }
 
-// Release gives the slot back after the jail's last process is gone. The last
-// one out takes the attach set with it.
+// Release gives the slot back after the jail's last process is gone, while the
+// caller still holds the jail's pid namespace: its inode number must not come to
+// another jail before. The last one out takes the attach set with it.
 func (s *Slot) Release() error {
 	unlock, err := lockSets()
 	if err != nil {
@@ -280,7 +290,7 @@ func (s *Slot) Release() error {
 	if s.armed {
 		check(maps.Supervisors.Delete(s.self))
 		check(maps.Inits.Delete(s.init))
-		check(maps.Namespaces.Put(s.place, jailNamespace{}))
+		check(s.leave())
 	}
 	check(maps.Rings.Delete(s.number))
 	check(s.reader.Close())
@@ -292,6 +302,18 @@ func (s *Slot) Release() error {
 		check(s.set.unpin())
 	}
 	return failed.ErrorOrNil()
+}
+
+// leave empties the namespace's place, unless it is another jail's by now.
+func (s *Slot) leave() error {
+	var ns jailEntry
+	if err := s.set.maps.Namespaces.Lookup(s.place.Index, &ns); err != nil {
+		return err
+	}
+	if ns.Cookie != s.place.Cookie {
+		return nil
+	}
+	return s.set.maps.Namespaces.Put(s.place.Index, jailEntry{})
 }
 
 // idle reports whether no namespace is in the set and nobody holds a slot.

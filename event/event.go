@@ -69,7 +69,7 @@ func printable(s string) string {
 var tried = map[string]string{
 	"file_open":           "open",
 	"file_receive":        "receive a descriptor of",
-	"file_ioctl":          "type into the terminal (TIOCSTI)",
+	"file_ioctl":          "control (ioctl)",
 	"path_unlink":         "remove",
 	"path_rmdir":          "remove directory",
 	"path_mkdir":          "make directory",

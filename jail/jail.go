@@ -72,9 +72,15 @@ func Run(cfg Config) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	// What the jail is known by is held until its slot is given back: deferred
+	// calls run last to first.
+	var held []io.Closer
 	defer func() {
 		if e := slot.Release(); e != nil && err == nil {
 			err = e
+		}
+		for _, h := range held {
+			h.Close()
 		}
 	}()
 	// The kernel ties PDEATHSIG to the thread that forks.
@@ -83,12 +89,18 @@ func Run(cfg Config) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid1.cmd.Process.Pid))
+	if err != nil {
+		pid1.kill()
+		return 0, fmt.Errorf("hold the jail's pid namespace: %w", err)
+	}
+	held = append(held, namespace)
 	rules, err := arm(slot, cfg.Policy, pid1.cmd.Process.Pid)
 	if err != nil {
 		pid1.kill()
 		return 0, err
 	}
-	defer rules.close()
+	held = append(held, rules)
 	denials := watch(slot, cfg, rules)
 	status, err = pid1.run()
 	denials.finish()
@@ -224,7 +236,7 @@ func arm(slot *bpf.Slot, p *policy.Policy, pid int) (*rules, error) {
 	}
 	fds, self, children, err := slot.Look()
 	if err != nil {
-		r.close()
+		r.Close()
 		return nil, err
 	}
 	labels, err := r.labels(fds)
@@ -235,7 +247,7 @@ func arm(slot *bpf.Slot, p *policy.Policy, pid int) (*rules, error) {
 		}
 	}
 	if err != nil {
-		r.close()
+		r.Close()
 		return nil, err
 	}
 	return r, nil

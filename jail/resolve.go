@@ -44,16 +44,18 @@ func resolve(p *policy.Policy, proc string) (*rules, error) {
 		err = r.resolveAll()
 	}
 	if err != nil {
-		r.close()
+		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *rules) close() {
+// Close lets go of the inodes: from then on the labels mean nothing.
+func (r *rules) Close() error {
 	for _, fd := range append(r.open, r.root) {
 		unix.Close(fd)
 	}
+	return nil
 }
 
 // resolveAll labels the rules' objects first and then what leads to them: a

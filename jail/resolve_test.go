@@ -98,7 +98,7 @@ func TestResolve(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer r.close()
+			defer r.Close()
 			if diff := cmp.Diff(tt.want, labelsOf(t, r, top)); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
@@ -114,7 +114,7 @@ func TestResolveRefusesAChangedProject(t *testing.T) {
 	}}
 	r, err := resolve(p, "/proc/self")
 	if err == nil {
-		r.close()
+		r.Close()
 	}
 	if !errors.Is(err, unix.ELOOP) || !strings.Contains(err.Error(), "home/proj") {
 		t.Errorf("resolve = %v, want ELOOP for home/proj", err)
@@ -128,7 +128,7 @@ func TestResolveNeedsItsRules(t *testing.T) {
 	}}
 	r, err := resolve(p, "/proc/self")
 	if err == nil {
-		r.close()
+		r.Close()
 	}
 	if !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), "(--ro)") {
 		t.Errorf("resolve = %v, want ENOENT that names --ro", err)
