@@ -3,7 +3,6 @@ package jail
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 
@@ -75,17 +74,4 @@ func namespaceFlags() (uintptr, error) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// restoreTerminal makes our process group the terminal's foreground group
-// again, which a shell in the jail may have changed.
-func restoreTerminal() {
-	tty, err := os.Open("/dev/tty")
-	if err != nil {
-		return
-	}
-	defer tty.Close()
-	signal.Ignore(unix.SIGTTOU)
-	defer signal.Reset(unix.SIGTTOU)
-	unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }

@@ -105,7 +105,8 @@ func TestIoctlOnReadableFile(t *testing.T) {
 	} {
 		out, stderr, _ := run(t, jailed(dir, flags, "flags", tt.path))
 		if got := strings.TrimSpace(out); got != tt.want {
-			t.Errorf("FS_IOC_SETFLAGS on %s: %q, want %q; stderr: %s", tt.path, got, tt.want, stderr)
+			t.Errorf("FS_IOC_SETFLAGS on %s: %q, want %q; stderr: %s",
+				tt.path, got, tt.want, stderr)
 		}
 	}
 }
@@ -161,24 +162,26 @@ func init() {
 			errnoName(unix.Truncate(self, 0)))
 		return 0
 	}
-	probes["flags"] = func(args []string) int {
-		f, err := os.Open(args[0])
-		if err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		var flags int
-		_, _, get := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.FS_IOC_GETFLAGS,
-			uintptr(unsafe.Pointer(&flags)))
-		_, _, set := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.FS_IOC_SETFLAGS,
-			uintptr(unsafe.Pointer(&flags)))
-		name := func(errno unix.Errno) string {
-			if errno != 0 {
-				return unix.ErrnoName(errno)
-			}
-			return "ok"
-		}
-		fmt.Println("get", name(get), "set", name(set))
-		return 0
+	probes["flags"] = tryFlags
+}
+
+func tryFlags(args []string) int {
+	f, err := os.Open(args[0])
+	if err != nil {
+		fmt.Println(err)
+		return 1
 	}
+	var flags int
+	_, _, get := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.FS_IOC_GETFLAGS,
+		uintptr(unsafe.Pointer(&flags)))
+	_, _, set := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.FS_IOC_SETFLAGS,
+		uintptr(unsafe.Pointer(&flags)))
+	name := func(errno unix.Errno) string {
+		if errno != 0 {
+			return unix.ErrnoName(errno)
+		}
+		return "ok"
+	}
+	fmt.Println("get", name(get), "set", name(set))
+	return 0
 }

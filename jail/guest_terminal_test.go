@@ -125,7 +125,41 @@ func TestWindowSize(t *testing.T) {
 	tt.expect(t, "33x77")
 }
 
+// What the jail does to the terminal ends with it.
+func TestTerminalIsGivenBack(t *testing.T) {
+	tt, cmd := newTerminal(t), jailed(project(t), nil, "spoil-terminal")
+	before, err := unix.IoctlGetTermios(int(tt.slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tt.start(t, cmd)
+	tt.expect(t, "spoilt")
+	cmd.Wait()
+	after, err := unix.IoctlGetTermios(int(tt.slave.Fd()), unix.TCGETS)
+	if err != nil || *after != *before {
+		t.Errorf("terminal mode is %+v (%v), was %+v", after, err, before)
+	}
+	opened, err := os.OpenFile(tt.slave.Name(), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Errorf("open the terminal: %v, want it no longer exclusive", err)
+	} else {
+		opened.Close()
+	}
+}
+
 func init() {
+	probes["spoil-terminal"] = func([]string) int {
+		termios, err := unix.IoctlGetTermios(0, unix.TCGETS)
+		if err == nil {
+			termios.Lflag &^= unix.ECHO | unix.ISIG | unix.ICANON
+			err = unix.IoctlSetTermios(0, unix.TCSETS, termios)
+		}
+		if err == nil {
+			err = unix.IoctlSetInt(0, unix.TIOCEXCL, 0)
+		}
+		fmt.Println("spoilt", err)
+		return 0
+	}
 	probes["interrupted"] = func([]string) int {
 		c := notify(unix.SIGINT)
 		fmt.Println("up")

@@ -252,7 +252,8 @@ func TestPosture(t *testing.T) {
 
 func TestDenials(t *testing.T) {
 	dir, outside := project(t), secret(t)
-	log := filepath.Join(t.TempDir(), "log")
+	log := filepath.Join(home, "denials.jsonl")
+	defer os.Remove(log)
 	_, stderr, _ := run(t, jailed(dir, []string{"--log", log}, "open", outside))
 	want := "agent-lock: denied: open for reading " + outside + " (ENOENT) by probe["
 	remedy := "]: no rule covers it; allow it with --ro " + outside + "\n"

@@ -112,6 +112,8 @@ type pid1 struct {
 	cmd     *exec.Cmd
 	control *os.File
 	signals chan os.Signal
+	// terminal is restored after the command.
+	terminal terminalState
 }
 
 // startInit starts pid 1 and waits until it is ready to be armed.
@@ -130,7 +132,9 @@ func startInit(cfg Config) (*pid1, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: namespaces, Pdeathsig: unix.SIGKILL,
 	}
-	p := &pid1{cmd: cmd, control: ours, signals: make(chan os.Signal, 8)}
+	p := &pid1{
+		cmd: cmd, control: ours, signals: make(chan os.Signal, 8), terminal: saveTerminal(),
+	}
 	signal.Notify(p.signals, forwarded...)
 	if err := cmd.Start(); err != nil {
 		ours.Close()
@@ -203,7 +207,7 @@ func (p *pid1) run() (int, error) {
 			p.cmd.Process.Signal(sig)
 		case <-done:
 			signal.Stop(p.signals)
-			restoreTerminal()
+			p.terminal.restore()
 			if line := <-failure; line != "" {
 				return 0, errors.New(line)
 			}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"path/filepath"
 )
 
@@ -28,7 +29,10 @@ func Default(project, home string) *Policy {
 	p.system()
 	p.devices()
 	// What git needs to know its user. Nothing else of the home directory.
-	for _, name := range []string{".gitconfig", ".config/git"} {
+	// Not all of .config/git: it may hold stored passwords.
+	for _, name := range []string{
+		".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes",
+	} {
 		p.add(ro, filepath.Join(home, name))
 	}
 	return p
@@ -74,11 +78,20 @@ func (p *Policy) add(rights Rights, paths ...string) {
 	}
 }
 
-// Allow adds a rule of the user's: a flag that gives rights on a path.
-func (p *Policy) Allow(path string, rights Rights, flag string) error {
-	abs, err := filepath.Abs(path)
+// Allow adds a rule of the user's: a flag that gives rights on a path. home is
+// the home directory of the user that the command runs as.
+func (p *Policy) Allow(path string, rights Rights, flag, home string) error {
+	abs, err := physical(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	if rights&Write != 0 {
+		if err := checkWritable(flag, abs, home); err != nil {
+			return err
+		}
+	}
+	if rights != 0 && abs == "/" {
+		return fmt.Errorf("%s /: nothing would be hidden from the jail; name what it needs", flag)
 	}
 	p.Rules = append(p.Rules, Rule{
 		Path: abs, Rights: rights, Origin: flag, Mounts: true, Linked: rights&Write != 0,

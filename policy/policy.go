@@ -4,11 +4,14 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Rights are what a rule gives for its path and everything below it.
@@ -90,13 +93,21 @@ type Policy struct {
 // symbolic links. The root directory and a home directory are refused: a jail
 // that holds everything holds nothing.
 func CheckProject(dir, home string) (string, error) {
-	abs, err := filepath.Abs(dir)
+	if dir == "" {
+		return "", errors.New("the project directory is empty; is a variable unset? " +
+			"(. is the current directory)")
+	}
+	abs, err := physical(dir)
 	if err != nil {
 		return "", fmt.Errorf("find project directory: %w", err)
 	}
 	abs, err = filepath.EvalSymlinks(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("find project directory: %w (make it first; "+
+			"agent-lock --help lists verbs and flags)", err)
+	}
 	if err != nil {
-		return "", fmt.Errorf("find project directory: %w (make it first)", err)
+		return "", fmt.Errorf("find project directory: %w", err)
 	}
 	info, err := os.Stat(abs)
 	if err != nil {
@@ -105,18 +116,62 @@ func CheckProject(dir, home string) (string, error) {
 	if !info.IsDir() {
 		return "", fmt.Errorf("project %s is not a directory; name the one it is in", abs)
 	}
+	return abs, checkWritable("project", abs, home)
+}
+
+// checkWritable refuses to give a jail what would leave nothing to keep from it.
+func checkWritable(what, abs, home string) error {
 	if home, err := filepath.EvalSymlinks(home); err == nil && within(home, abs) {
-		what := "the home directory"
+		where := "the home directory"
 		if home != abs {
-			what = "above the home directory"
+			where = "above the home directory"
 		}
-		return "", fmt.Errorf("project %s is %s, so nothing would be kept from the jail; "+
-			"name a directory below it", abs, what)
+		return fmt.Errorf("%s %s is %s, so nothing would be kept from the jail; "+
+			"name a directory below it", what, abs, where)
 	}
 	if slices.Contains(systemDirs, abs) {
-		return "", fmt.Errorf("project %s is a system directory; name one of your own", abs)
+		return fmt.Errorf("%s %s is a system directory; name one of your own", what, abs)
+	}
+	return nil
+}
+
+// physical returns the absolute path of a name, and refuses it when it leads
+// through a symbolic link of the user's: an earlier jail may have left that.
+// Links of root's, such as a moved /home, are followed.
+func physical(name string) (string, error) {
+	abs := filepath.Clean(name)
+	if !filepath.IsAbs(name) {
+		dir, err := workingDir() // os.Getwd believes $PWD
+		if err != nil {
+			return "", err
+		}
+		abs = filepath.Join(dir, name)
+	}
+	for path := abs; path != "/"; path = filepath.Dir(path) {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			continue // what is missing is reported by whoever needs it
+		}
+		if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid == 0 {
+			continue
+		}
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return "", fmt.Errorf("%s leads through the symbolic link %s: %w", name, path, err)
+		}
+		return "", fmt.Errorf("%s leads through the symbolic link %s, which a jail could have "+
+			"made; if you mean where it points, name that: %s", name, path, target)
 	}
 	return abs, nil
+}
+
+func workingDir() (string, error) {
+	buf := make([]byte, 4096)
+	n, err := syscall.Getcwd(buf)
+	if err != nil {
+		return "", fmt.Errorf("find the current directory: %w", err)
+	}
+	return strings.TrimRight(string(buf[:n]), "\x00"), nil
 }
 
 var systemDirs = []string{
@@ -144,15 +199,27 @@ func (p *Policy) Nearest(path string) (Rule, bool) {
 
 // Remedy returns the flag that would give rights on path, "" if none does.
 func Remedy(path string, want Rights) string {
-	switch {
-	case path == "" || path == "/":
+	if path == "" || path == "/" || want&Connect != 0 { // Connect has no flag yet
 		return ""
-	case want&Connect != 0:
-		return "" // a rule form of its own, not in this release
-	case want&Write != 0:
-		return "--rw " + path
-	case want&Execute != 0:
-		return "--exec " + path
 	}
-	return "--ro " + path
+	flag := "--ro "
+	switch {
+	case want&Write != 0:
+		flag = "--rw "
+	case want&Execute != 0:
+		flag = "--exec "
+	}
+	return flag + quote(path)
+}
+
+// quote makes a path safe to paste into a shell: names are the jail's to choose.
+func quote(path string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("/._-+@%:,=", r)
+	}
+	if strings.IndexFunc(path, func(r rune) bool { return !plain(r) }) < 0 {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -25,6 +25,11 @@ func TestCheckProject(t *testing.T) {
 	if err := os.Symlink(project, link); err != nil {
 		t.Fatal(err)
 	}
+	if os.Getuid() == 0 { // else it is a user's already
+		if err := os.Lchown(link, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, tt := range []struct {
 		name, dir string
 		want      string // the project, or
@@ -32,7 +37,9 @@ func TestCheckProject(t *testing.T) {
 	}{
 		{name: "directory", dir: project, want: project},
 		{name: "trailing_slash", dir: project + "/", want: project},
-		{name: "link", dir: link, want: project},
+		{name: "user's_link", dir: link, wantErr: "which a jail could have made"},
+		{name: "below_user's_link", dir: link + "/sub", wantErr: "name that: " + project},
+		{name: "empty", dir: "", wantErr: "is a variable unset?"},
 		{name: "dotdot", dir: project + "/../proj", want: project},
 		{name: "missing", dir: home + "/none", wantErr: "make it first"},
 		{name: "file", dir: file, wantErr: "is not a directory"},
@@ -113,10 +120,44 @@ func TestRemedy(t *testing.T) {
 		{"/a", Execute, "--exec /a"},
 		{"/a", Connect, ""},
 		{"/", Read, ""},
+		{"/a b", Read, "--ro '/a b'"},
+		{"/it's;id", Write, `--rw '/it'\''s;id'`},
 		{"", Read, ""},
 	} {
 		if got := Remedy(tt.path, tt.want); got != tt.flag {
 			t.Errorf("Remedy(%q, %v) = %q, want %q", tt.path, tt.want, got, tt.flag)
+		}
+	}
+}
+
+func TestAllow(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		path    string
+		rights  Rights
+		wantErr string
+	}{
+		{dir, Read, ""},
+		{dir, Read | Write, ""},
+		{dir, 0, ""},
+		{"/", Read, "nothing would be hidden"},
+		{"/", Read | Write, "system directory"},
+		{"/etc", Read | Write, "system directory"},
+		{"/etc", Read, ""},
+	} {
+		p := Default("/home/u/proj", "/no/such/home")
+		before := len(p.Rules)
+		err := p.Allow(tt.path, tt.rights, "--flag", "/no/such/home")
+		if tt.wantErr == "" {
+			if err != nil || len(p.Rules) != before+1 || p.Rules[before].Path != tt.path {
+				t.Errorf("Allow(%q, %v) = %v, rules %v", tt.path, tt.rights, err, p.Rules[before:])
+			}
+		} else if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+			t.Errorf("Allow(%q, %v) = %v, want an error with %q",
+				tt.path, tt.rights, err, tt.wantErr)
 		}
 	}
 }

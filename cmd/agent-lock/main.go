@@ -34,8 +34,7 @@ type verb struct {
 func verbs() []verb {
 	return append([]verb{
 		{"version", "print the version", func(std stdio, _ []string) int {
-			fmt.Fprintln(std.out, "agent-lock", version)
-			return 0
+			return printVersion(std)
 		}},
 		{"help", "print this text", func(std stdio, _ []string) int { return help(std.out) }},
 		{jail.InitVerb, "", func(stdio, []string) int { return jail.Init() }},
@@ -50,6 +49,11 @@ func verbs() []verb {
 		{"guest-bench", "", guestBench},
 		{"bench-worker", "", benchWorker},
 	}, mutationVerbs()...)
+}
+
+func printVersion(std stdio) int {
+	fmt.Fprintln(std.out, "agent-lock", version)
+	return 0
 }
 
 func help(w io.Writer) int {

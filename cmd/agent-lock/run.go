@@ -1,19 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/agent-lock/agent-lock/bpf"
-	"github.com/agent-lock/agent-lock/event"
 	"github.com/agent-lock/agent-lock/jail"
 	"github.com/agent-lock/agent-lock/policy"
-	"golang.org/x/term"
 )
 
 const runUsage = `usage: sudo agent-lock [flags] DIR [-- COMMAND...]
@@ -36,12 +34,13 @@ Example: sudo agent-lock --ro ~/.npmrc ~/proj -- npm test
 
 // runFlags are the flags of the jail verb.
 type runFlags struct {
-	rules     []func(*policy.Policy) error
+	rules     []func(p *policy.Policy, home string) error
 	hardlinks string
 	outside   string
 	env       []string
 	denials   string
 	log       string
+	version   bool
 	attach    bpf.SetOptions // changed only in binaries built with -tags mutation
 }
 
@@ -54,8 +53,8 @@ func parseRun(args []string) (runFlags, []string, error) {
 		"rw": policy.Read | policy.Write | policy.Execute, "deny": 0,
 	} {
 		set.Func(name, "", func(path string) error {
-			f.rules = append(f.rules, func(p *policy.Policy) error {
-				return p.Allow(path, rights, "--"+name)
+			f.rules = append(f.rules, func(p *policy.Policy, home string) error {
+				return p.Allow(path, rights, "--"+name, home)
 			})
 			return nil
 		})
@@ -65,6 +64,7 @@ func parseRun(args []string) (runFlags, []string, error) {
 	set.StringVar(&f.outside, "outside", string(policy.OutsideHide), "")
 	set.StringVar(&f.denials, "denials", "", "")
 	set.StringVar(&f.log, "log", "", "")
+	set.BoolVar(&f.version, "version", false, "")
 	mutationFlags(set, &f)
 	if err := set.Parse(args); err != nil {
 		return f, nil, err
@@ -81,11 +81,18 @@ func runJail(std stdio, args []string) int {
 	if err != nil {
 		return std.errorf("%v (agent-lock --help lists the flags)", err)
 	}
-	if len(rest) == 0 {
+	if f.version {
+		return printVersion(std)
+	}
+	if len(rest) == 0 || slices.Contains(args[:len(args)-len(rest)], "--") {
 		return std.errorf("name the project directory: sudo agent-lock DIR [-- COMMAND...]")
 	}
 	dir, command := rest[0], rest[1:]
 	if len(command) > 0 {
+		if strings.HasPrefix(command[0], "-") && command[0] != "--" {
+			return std.errorf("flags go before the directory: agent-lock %s ... %s",
+				command[0], dir)
+		}
 		if command[0] != "--" {
 			return std.errorf("put -- between %s and the command: agent-lock %s -- %s",
 				dir, dir, command[0])
@@ -106,11 +113,15 @@ func startJail(std stdio, f runFlags, dir string, command []string) int {
 	if err != nil {
 		return std.errorf("%v", err)
 	}
-	out, err := newDenialPrinter(std.err, f)
+	out, err := newDenialPrinter(std.err, f, p, user)
 	if err != nil {
 		return std.errorf("%v", err)
 	}
 	defer out.close()
+	if user.UID == 0 {
+		fmt.Fprintln(std.err, "agent-lock: started by root itself, so the command runs as root, "+
+			"without capabilities; use sudo from your own user")
+	}
 	status, err := jail.Run(jail.Config{
 		Policy: p, User: user, Command: command,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
@@ -129,7 +140,7 @@ func (f runFlags) policy(dir, home string) (*policy.Policy, error) {
 	}
 	p := policy.Default(project, home)
 	for _, rule := range f.rules {
-		if err := rule(p); err != nil {
+		if err := rule(p, home); err != nil {
 			return nil, err
 		}
 	}
@@ -144,77 +155,4 @@ func (f runFlags) policy(dir, home string) (*policy.Policy, error) {
 		return nil, fmt.Errorf("--outside %s: it is hide or deny", f.outside)
 	}
 	return p, nil
-}
-
-// denialPrinter shows each distinct denial once and logs every one.
-type denialPrinter struct {
-	w     io.Writer
-	when  string
-	seen  map[string]bool
-	later []event.Event
-	log   *os.File
-}
-
-// maxLater bounds the summary at the end.
-const maxLater = 50
-
-func newDenialPrinter(w io.Writer, f runFlags) (*denialPrinter, error) {
-	p := &denialPrinter{w: w, when: f.denials, seen: map[string]bool{}}
-	switch p.when {
-	case "live", "end", "off":
-	case "":
-		// A full-screen program in the jail must not be written over.
-		p.when = "live"
-		if term.IsTerminal(int(os.Stderr.Fd())) {
-			p.when = "end"
-		}
-	default:
-		return nil, fmt.Errorf("--denials %s: it is live, end or off", f.denials)
-	}
-	if f.log != "" {
-		log, err := os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("open denial log: %w", err)
-		}
-		p.log = log
-	}
-	return p, nil
-}
-
-func (p *denialPrinter) denied(e event.Event) {
-	if p.log != nil {
-		if err := json.NewEncoder(p.log).Encode(e); err != nil {
-			fmt.Fprintf(p.w, "agent-lock: write denial log: %v\n", err)
-			p.log = nil
-		}
-	}
-	if p.when == "off" || p.seen[e.Key()] {
-		return
-	}
-	p.seen[e.Key()] = true
-	if p.when == "live" {
-		fmt.Fprintf(p.w, "agent-lock: %v\n", e)
-		return
-	}
-	p.later = append(p.later, e)
-}
-
-func (p *denialPrinter) lost(n uint64) {
-	if p.when == "off" && p.log == nil {
-		return
-	}
-	fmt.Fprintf(p.w, "agent-lock: %d more denials came too fast to be recorded\n", n)
-}
-
-func (p *denialPrinter) close() {
-	for i, e := range p.later {
-		if i == maxLater {
-			fmt.Fprintf(p.w, "agent-lock: and %d more; --log FILE has them all\n", len(p.later)-i)
-			break
-		}
-		fmt.Fprintf(p.w, "agent-lock: %v\n", e)
-	}
-	if p.log != nil {
-		p.log.Close()
-	}
 }
