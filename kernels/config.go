@@ -2,8 +2,13 @@ package kernels
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -26,4 +31,67 @@ func (k Kernel) ConfigValue(option string) (string, error) {
 		}
 	}
 	return "", sc.Err()
+}
+
+// needed are the options without which the jail's programs cannot be attached as
+// they are: LSM programs at all, their types, the path_* hooks.
+var needed = []string{"CONFIG_BPF_LSM", "CONFIG_DEBUG_INFO_BTF", "CONFIG_SECURITY_PATH"}
+
+// Lacks returns the options that the jail's programs need and that the kernel was
+// built without, by its own configuration. It is empty when the configuration is
+// unknown: then the guest has to find out.
+func (k Kernel) Lacks() []string {
+	var lacks []string
+	for _, option := range needed {
+		if v, err := k.ConfigValue(option); err == nil && v != "y" {
+			lacks = append(lacks, option)
+		}
+	}
+	return lacks
+}
+
+// What CONFIG_IKCONFIG puts around the compressed configuration in a kernel.
+const (
+	ikconfigStart = "IKCFG_ST"
+	ikconfigEnd   = "IKCFG_ED"
+)
+
+// maxConfig is far above real configurations (300 KiB).
+const maxConfig = 8 << 20
+
+// ikconfig returns the configuration that a vmlinux carries inside; nil: none.
+func ikconfig(vmlinux []byte) []byte {
+	for {
+		_, rest, ok := bytes.Cut(vmlinux, []byte(ikconfigStart))
+		if !ok {
+			return nil
+		}
+		vmlinux = rest
+		end := bytes.Index(rest, []byte(ikconfigEnd))
+		if end < 0 {
+			return nil
+		}
+		gz, err := gzip.NewReader(bytes.NewReader(rest[:end]))
+		if err != nil { // the words also occur where the kernel's own scripts name them
+			continue
+		}
+		text, err := io.ReadAll(&cappedReader{gz, maxConfig})
+		if err == nil && bytes.Contains(text, []byte("CONFIG_")) {
+			return text
+		}
+	}
+}
+
+// keepConfig writes the configuration in a vmlinux to dir/config, unless that
+// exists or there is none.
+func keepConfig(vmlinux []byte, dir string) error {
+	path := filepath.Join(dir, "config")
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	text := ikconfig(vmlinux)
+	if text == nil {
+		return nil
+	}
+	return os.WriteFile(path, text, 0o644)
 }

@@ -50,7 +50,7 @@ func resolveFile(ctx context.Context, c cache, r ref) (Kernel, error) {
 	name := "file-" + img.sha256
 	err = c.create(ctx, name, func(dir string) (entry, error) {
 		e := entry{Version: img.version, Release: img.release, Source: k.Source, SHA256: img.sha256}
-		if err := extract(ctx, path, filepath.Join(dir, "vmlinux")); err != nil {
+		if err := extract(ctx, path, dir); err != nil {
 			e.Note = err.Error()
 		}
 		return e, nil

@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -91,9 +91,10 @@ func isBzImage(data []byte) bool {
 	return len(data) > headerSize && string(data[offHeaderMagic:offHeaderMagic+4]) == "HdrS"
 }
 
-// extract unpacks the ELF vmlinux in the bzImage at path into the new file out.
-// It fails, leaving no file, when QEMU could not start that ELF.
-func extract(ctx context.Context, path, out string) error {
+// extract unpacks the ELF vmlinux in the bzImage at path into dir/vmlinux, and
+// the configuration in it, if any, into dir/config when that is not there yet. It
+// fails, leaving no vmlinux, when QEMU could not start that ELF.
+func extract(ctx context.Context, path, dir string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read kernel image: %w", err)
@@ -106,9 +107,13 @@ func extract(ctx context.Context, path, out string) error {
 	if err != nil {
 		return fmt.Errorf("unpack kernel payload: %w", err)
 	}
+	if err := keepConfig(vmlinux, dir); err != nil {
+		return err
+	}
 	if err := checkPVH(bytes.NewReader(vmlinux)); err != nil {
 		return err
 	}
+	out := filepath.Join(dir, "vmlinux")
 	if err := os.WriteFile(out, vmlinux, 0o644); err != nil {
 		return errors.Join(err, os.Remove(out))
 	}
@@ -137,11 +142,31 @@ func payload(data []byte) ([]byte, error) {
 	return data[start:end], nil
 }
 
-// unpack decompresses a payload. All formats but gzip (whose own trailer is the
-// same thing) are followed by four bytes of uncompressed size.
+// unpack decompresses a payload.
 func unpack(ctx context.Context, packed []byte) ([]byte, error) {
-	body := packed[:len(packed)-4]
-	var r io.Reader
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, err := openPayload(ctx, packed)
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(&cappedReader{r, maxVMLinux})
+	if errors.Is(err, errTooLarge) {
+		cancel() // so that Close does not wait for a command that waits for us
+		r.Close()
+		return nil, err
+	}
+	if err := errors.Join(r.Close(), err); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// openPayload reads a payload as what it is compressed with says. All formats
+// but gzip (whose own trailer is the same thing) are followed by four bytes of
+// uncompressed size.
+func openPayload(ctx context.Context, packed []byte) (io.ReadCloser, error) {
+	body := bytes.NewReader(packed[:len(packed)-4])
 	switch {
 	case bytes.HasPrefix(packed, []byte{0x1f, 0x8b}):
 		gz, err := gzip.NewReader(bytes.NewReader(packed))
@@ -149,40 +174,21 @@ func unpack(ctx context.Context, packed []byte) ([]byte, error) {
 			return nil, fmt.Errorf("gzip: %w", err)
 		}
 		gz.Multistream(false)
-		r = gz
+		return gz, nil
 	case bytes.HasPrefix(packed, []byte{0x02, 0x21, 0x4c, 0x18}):
-		r = lz4.NewReader(bytes.NewReader(body))
+		return io.NopCloser(lz4.NewReader(body)), nil
 	case bytes.HasPrefix(packed, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		zr, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1),
+		zr, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1),
 			zstd.WithDecoderMaxMemory(maxVMLinux))
 		if err != nil {
 			return nil, fmt.Errorf("zstd: %w", err)
 		}
-		defer zr.Close()
-		r = zr
+		return zr.IOReadCloser(), nil
 	case bytes.HasPrefix(packed, []byte{0xfd, '7', 'z', 'X', 'Z', 0}):
 		// Kernels use the x86 filter, which no pure Go decoder knows.
-		cmd := exec.CommandContext(ctx, "xz", "--decompress", "--stdout")
-		cmd.Stdin = bytes.NewReader(body)
-		out, err := cmd.Output()
-		if errors.Is(err, exec.ErrNotFound) {
-			return nil, errors.New("xz is not installed; install it with apt-get install xz-utils")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("xz: %w", err)
-		}
-		r = bytes.NewReader(out)
+		return decompress(ctx, ".xz", body)
 	case bytes.HasPrefix(packed, []byte(elf.ELFMAG)):
-		r = bytes.NewReader(body)
-	default:
-		return nil, fmt.Errorf("unknown format (starts with % x)", packed[:4])
+		return io.NopCloser(body), nil
 	}
-	out, err := io.ReadAll(io.LimitReader(r, maxVMLinux+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(out) > maxVMLinux {
-		return nil, fmt.Errorf("is larger than %d MiB", maxVMLinux>>20)
-	}
-	return out, nil
+	return nil, fmt.Errorf("unknown format (starts with % x)", packed[:4])
 }

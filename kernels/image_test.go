@@ -117,7 +117,7 @@ func TestExtract(t *testing.T) {
 			if err := os.WriteFile(image, tinyImage(pack(vmlinux)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := extract(t.Context(), image, out); err != nil {
+			if err := extract(t.Context(), image, dir); err != nil {
 				t.Fatalf("extract = %v", err)
 			}
 			if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, vmlinux) {
@@ -154,7 +154,7 @@ func TestExtractRefuses(t *testing.T) {
 			if err := os.WriteFile(image, tt.image, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			err := extract(t.Context(), image, out)
+			err := extract(t.Context(), image, dir)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("extract = %v, want %q in it", err, tt.want)
 			}
@@ -229,8 +229,7 @@ func TestExtractRealKernels(t *testing.T) {
 			if err != nil || img.release == "" || img.version == "" {
 				t.Errorf("inspect = %+v, %v, want release and version", img, err)
 			}
-			out := filepath.Join(t.TempDir(), "vmlinux")
-			if err := extract(t.Context(), path, out); err != nil {
+			if err := extract(t.Context(), path, t.TempDir()); err != nil {
 				t.Errorf("extract = %v", err)
 			}
 		})

@@ -1,14 +1,10 @@
 package kernels
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 )
@@ -111,7 +107,7 @@ func fetch(ctx context.Context, c cache, a apt, p pkg) (string, error) {
 			return e, fmt.Errorf("package %s: %w", p.name, err)
 		}
 		e.Release, e.SHA256 = info.release, info.sha256
-		if err := extract(ctx, image, filepath.Join(dir, "vmlinux")); err != nil {
+		if err := extract(ctx, image, dir); err != nil {
 			e.Note = err.Error()
 		}
 		return e, nil
@@ -129,7 +125,7 @@ func fetchBoot(ctx context.Context, a apt, p pkg, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := unpackBoot(ctx, deb, dir); err != nil {
+	if err := unpackDeb(ctx, deb, dir); err != nil {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "vmlinuz")); err != nil {
@@ -145,57 +141,5 @@ func fetchBoot(ctx context.Context, a apt, p pkg, dir string) error {
 		a.opts.logf("kernels: no config for %s: %v", p.name, err)
 		return nil
 	}
-	return unpackBoot(ctx, deb, dir)
-}
-
-// unpackBoot takes boot/vmlinuz-* and boot/config-* out of a .deb.
-func unpackBoot(ctx context.Context, deb, dir string) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start dpkg-deb: %w", err)
-	}
-	for tr := tar.NewReader(pipe); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			cancel()
-			return errors.Join(fmt.Errorf("read %s: %w", filepath.Base(deb), err), cmd.Wait())
-		}
-		name, _, _ := strings.Cut(path.Base(h.Name), "-")
-		if h.Typeflag != tar.TypeReg || path.Base(path.Dir(h.Name)) != "boot" ||
-			(name != "vmlinuz" && name != "config") {
-			continue
-		}
-		if err := writeFile(filepath.Join(dir, name), tr); err != nil {
-			cancel()
-			return errors.Join(err, cmd.Wait())
-		}
-	}
-	if _, err := io.Copy(io.Discard, pipe); err != nil { // tar's padding
-		return err
-	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("dpkg-deb %s: %w", filepath.Base(deb), err)
-	}
-	return nil
-}
-
-func writeFile(path string, r io.Reader) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(f, r); err != nil {
-		f.Close()
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return f.Close()
+	return unpackDeb(ctx, deb, dir)
 }
