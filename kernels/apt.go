@@ -16,7 +16,17 @@ import (
 
 // apt finds and fetches kernel packages of Debian and Ubuntu. It installs nothing.
 type apt struct {
-	opts Options
+	opts  Options
+	conf  string // configuration of a private one; empty: the machine's own
+	suite string // of Debian's, which a private one is about
+}
+
+// String says where a package came from.
+func (a apt) String() string {
+	if a.suite != "" {
+		return "debian " + a.suite
+	}
+	return "apt"
 }
 
 // errNoLists means that the package manager knows of no package at all.
@@ -29,12 +39,15 @@ type pkg struct {
 	abi      string // 6.1.0-57
 	flavour  string // cloud-amd64, amd64, generic
 	unsigned bool
+	binary   bool // linux-binary-…: the image, since linux-image-… holds none
+	from     apt
 }
 
 // imageName matches the flavours that run anywhere: Debian's cloud-ARCH and
 // ARCH, Ubuntu's generic. Debug symbols, real-time and vendor kernels are not among them.
 var imageName = regexp.MustCompile(
-	`^linux-image-(unsigned-)?([0-9]+\.[0-9]+\.[0-9]+\S*?)-((?:cloud-)?(?:amd64|arm64)|generic)$`)
+	`^linux-(image|binary)-(unsigned-)?([0-9]+\.[0-9]+\.[0-9]+\S*?)` +
+		`-((?:cloud-)?(?:amd64|arm64)|generic)$`)
 
 // parsePackages reads the paragraphs that apt-cache show prints, keeping the
 // kernel images that could be booted.
@@ -54,11 +67,11 @@ func parsePackages(text []byte) []pkg {
 		if m == nil || p.version == "" || seen[p.name+"="+p.version] {
 			continue
 		}
-		if strings.HasSuffix(m[2], "-rt") { // it looks like a part of the ABI name
+		if strings.HasSuffix(m[3], "-rt") { // it looks like a part of the ABI name
 			continue
 		}
 		seen[p.name+"="+p.version] = true
-		p.unsigned, p.abi, p.flavour = m[1] != "", m[2], m[3]
+		p.binary, p.unsigned, p.abi, p.flavour = m[1] == "binary", m[2] != "", m[3], m[4]
 		pkgs = append(pkgs, p)
 	}
 	return pkgs
@@ -80,17 +93,9 @@ func (p pkg) upstream() string {
 	return v
 }
 
-// matches reports whether p is what r asks for.
-func (r ref) matches(p pkg) bool {
-	if r.series != "" {
-		return strings.HasPrefix(p.upstream(), r.series+".")
-	}
-	return r.version == p.upstream() || r.version == p.abi || r.version == p.version ||
-		r.version == p.abi+"-"+p.flavour
-}
-
 // choose returns the packages that r asks for, best first: the smaller flavour
-// (it boots twice as fast), then the newest, then the signed one.
+// (it boots twice as fast), then the newest, then the one that holds the image,
+// then the signed one.
 func choose(pkgs []pkg, r ref) []pkg {
 	var found []pkg
 	for _, p := range pkgs {
@@ -107,6 +112,9 @@ func choose(pkgs []pkg, r ref) []pkg {
 		if c := compareVersions(a.version, b.version); c != 0 {
 			return c > 0
 		}
+		if a.binary != b.binary {
+			return a.binary
+		}
 		if a.unsigned != b.unsigned {
 			return b.unsigned
 		}
@@ -117,30 +125,19 @@ func choose(pkgs []pkg, r ref) []pkg {
 
 // list asks the package manager for the packages that r could mean.
 func (a apt) list(ctx context.Context, r ref) ([]pkg, error) {
-	if _, err := exec.LookPath("apt-cache"); err != nil {
-		return nil, errors.New("apt-cache is not installed: only Debian's and Ubuntu's" +
-			" package manager is supported")
-	}
-	targets, err := run(ctx, "apt-get", "indextargets", "--format", "$(FILENAME)",
-		"Created-By: Packages")
-	if err != nil {
+	switch ok, err := a.hasLists(ctx); {
+	case err != nil:
 		return nil, err
-	}
-	if len(bytes.TrimSpace(targets)) == 0 {
+	case !ok:
 		return nil, errNoLists
 	}
-	want := r.series
-	if want == "" {
-		parts := strings.SplitN(r.version, ".", 3)
-		want = parts[0] + "." + parts[1]
-	}
-	names, err := run(ctx, "apt-cache", "search", "--names-only",
-		`^linux-image-(unsigned-)?`+regexp.QuoteMeta(want)+`\.`)
+	names, err := a.run(ctx, "apt-cache", "search", "--names-only",
+		`^linux-(image|binary)-(unsigned-)?`+regexp.QuoteMeta(r.want())+`\.`)
 	if err != nil {
 		return nil, err
 	}
 	args := []string{"show"}
-	for _, line := range strings.Split(string(names), "\n") {
+	for line := range strings.Lines(string(names)) {
 		name, _, _ := strings.Cut(line, " ")
 		if imageName.MatchString(name) {
 			args = append(args, name)
@@ -149,35 +146,70 @@ func (a apt) list(ctx context.Context, r ref) ([]pkg, error) {
 	if len(args) == 1 {
 		return nil, nil
 	}
-	text, err := run(ctx, "apt-cache", args...)
+	text, err := a.run(ctx, "apt-cache", args...)
 	if err != nil {
 		return nil, err
 	}
-	return parsePackages(text), nil
+	pkgs := parsePackages(text)
+	for i := range pkgs {
+		pkgs[i].from = a
+	}
+	return pkgs, nil
 }
 
-// update refreshes the package lists, for which one has to be root.
-func (a apt) update(ctx context.Context) error {
-	if os.Geteuid() != 0 {
-		return errNoLists
+// hasLists reports whether apt knows any package.
+func (a apt) hasLists(ctx context.Context) (bool, error) {
+	if _, err := exec.LookPath("apt-cache"); err != nil {
+		return false, errors.New("apt-cache is not installed: of package managers only" +
+			" Debian's and Ubuntu's is known")
 	}
-	a.opts.logf("kernels: apt-get update")
-	_, err := run(ctx, "apt-get", "update", "-q")
+	targets, err := a.run(ctx, "apt-get", "indextargets", "--format", "$(FILENAME)",
+		"Created-By: Packages")
+	return len(bytes.TrimSpace(targets)) > 0, err
+}
+
+// debian finds Debian's archives in the configuration, and the names of the
+// suites of theirs in it.
+func (a apt) debian(ctx context.Context) (map[string]aptSource, []string, error) {
+	if _, err := exec.LookPath("apt-config"); err != nil {
+		return nil, nil, errors.New("apt-config is not installed")
+	}
+	out, err := a.run(ctx, "apt-config", "shell", "list", "Dir::Etc::sourcelist/f",
+		"parts", "Dir::Etc::sourceparts/d")
+	if err != nil {
+		return nil, nil, err
+	}
+	paths := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		paths[name] = strings.Trim(value, "'")
+	}
+	archives, suites := debianArchives(readSources(paths["list"], paths["parts"]))
+	return archives, suites, nil
+}
+
+// update refreshes the package lists. Those of the machine take root.
+func (a apt) update(ctx context.Context) error {
+	if a.conf == "" {
+		if os.Geteuid() != 0 {
+			return errNoLists
+		}
+		a.opts.logf("kernels: apt-get update")
+	}
+	_, err := a.run(ctx, "apt-get", "update", "-q")
 	return err
 }
 
 // download fetches the .deb of one package version into dir.
 func (a apt) download(ctx context.Context, dir, name, version string) (string, error) {
-	if _, err := exec.LookPath("dpkg-deb"); err != nil {
-		return "", errors.New("dpkg-deb is not installed; install it with apt-get install dpkg")
-	}
 	a.opts.logf("kernels: downloading %s %s", name, version)
 	// The sandbox user could not write to a cache below root's home.
-	cmd := exec.CommandContext(ctx, "apt-get", "download", "-q",
-		"-o", "APT::Sandbox::User=root", name+"="+version)
+	args := append(a.options(), "download", "-q", "-o", "APT::Sandbox::User=root",
+		name+"="+version)
+	cmd := exec.CommandContext(ctx, "apt-get", args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("apt-get download %s=%s: %w: %s", name, version, err, lastLine(out))
+		return "", fmt.Errorf("apt-get download %s=%s: %w: %s", name, version, err, aptError(out))
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, name+"_*.deb"))
 	if err != nil || len(debs) != 1 {
@@ -186,17 +218,36 @@ func (a apt) download(ctx context.Context, dir, name, version string) (string, e
 	return debs[0], nil
 }
 
-// run runs a command in the C locale and returns its standard output.
-func run(ctx context.Context, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+// options are those of every call.
+func (a apt) options() []string {
+	if a.conf == "" {
+		return nil
+	}
+	return []string{"-c", a.conf}
+}
+
+// run runs one of apt's commands in the C locale and returns its output.
+func (a apt) run(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, append(a.options(), args...)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", name, args[0], err, lastLine(stderr.Bytes()))
+		return nil, fmt.Errorf("%s %s: %w: %s", name, args[0], err, aptError(stderr.Bytes()))
 	}
 	return out, nil
+}
+
+// aptError is the first error in what apt printed, which explains the others;
+// without one, the last line.
+func aptError(text []byte) string {
+	for line := range strings.Lines(string(text)) {
+		if message, ok := strings.CutPrefix(line, "E: "); ok {
+			return strings.TrimSpace(message)
+		}
+	}
+	return lastLine(text)
 }
 
 func lastLine(text []byte) string {

@@ -26,6 +26,21 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "agent-lock"), nil
 }
 
+// openCache makes the cache's directory; empty: CacheDir().
+func openCache(dir string) (cache, error) {
+	var err error
+	if dir == "" {
+		if dir, err = CacheDir(); err != nil {
+			return cache{}, err
+		}
+	}
+	c := cache{filepath.Join(dir, "kernels")}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return c, fmt.Errorf("make kernel cache: %w", err)
+	}
+	return c, nil
+}
+
 // cache is a directory of entries, one folder a kernel. An entry appears whole
 // (renamed into place) or not at all, and is never changed afterwards.
 //
@@ -33,7 +48,8 @@ func CacheDir() (string, error) {
 //	ENTRY/vmlinuz     the image as distributed (absent for a user's own file)
 //	ENTRY/vmlinux     the ELF in it (absent when it cannot be had)
 //	ENTRY/config      its configuration (absent when unknown)
-//	series/6.1        the name of the entry a series was last resolved to
+//	series/6.1        the name of the entry a series was last resolved to; so that
+//	                  it can be a file name, a name with a source has "_" for ":"
 type cache struct {
 	dir string
 }
@@ -45,6 +61,8 @@ type entry struct {
 	Source  string `json:"source"`
 	SHA256  string `json:"sha256"` // of the image
 	Note    string `json:"note,omitempty"`
+	// Origin is the source: "apt", "debian" or another scheme; empty: apt or a file.
+	Origin string `json:"origin,omitempty"`
 	// Package and Revision are the package's name and version; empty for a file.
 	Package  string `json:"package,omitempty"`
 	Revision string `json:"revision,omitempty"`
@@ -168,9 +186,9 @@ func (c cache) lock(ctx context.Context, name string) (unlock func(), err error)
 	}
 }
 
-// series returns the entry that a series was resolved to within seriesFresh.
-func (c cache) series(series string) (string, bool) {
-	path := filepath.Join(c.dir, "series", series)
+// series returns the entry that a name was resolved to within seriesFresh.
+func (c cache) series(spec string) (string, bool) {
+	path := filepath.Join(c.dir, "series", seriesFile(spec))
 	info, err := os.Stat(path)
 	if err != nil || time.Since(info.ModTime()) > seriesFresh {
 		return "", false
@@ -182,8 +200,10 @@ func (c cache) series(series string) (string, bool) {
 	return strings.TrimSpace(string(name)), true
 }
 
-// setSeries remembers what a series was resolved to.
-func (c cache) setSeries(series, name string) error {
+func seriesFile(spec string) string { return strings.NewReplacer(":", "_", "/", "_").Replace(spec) }
+
+// setSeries remembers what a series, or another name that moves, was resolved to.
+func (c cache) setSeries(spec, name string) error {
 	dir := filepath.Join(c.dir, "series")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -200,5 +220,5 @@ func (c cache) setSeries(series, name string) error {
 	if err := tmp.Close(); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), filepath.Join(dir, series))
+	return os.Rename(tmp.Name(), filepath.Join(dir, seriesFile(spec)))
 }

@@ -11,14 +11,14 @@ import (
 
 // resolveFile uses an image of the user's. The file stays where it is; only the
 // vmlinux taken out of it goes to the cache, under the image's checksum.
-func resolveFile(ctx context.Context, c cache, r ref) (Kernel, error) {
-	path, err := filepath.Abs(r.path)
+func resolveFile(ctx context.Context, c cache, r ref, path string) (Kernel, error) {
+	path, err := filepath.Abs(path)
 	if err != nil {
 		return Kernel{}, err
 	}
 	img, err := inspect(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return Kernel{}, missing(r, []string{"file " + path})
+		return Kernel{}, missing(r, fmt.Errorf("file %w", err))
 	}
 	if err != nil {
 		return Kernel{}, err

@@ -9,15 +9,22 @@ import (
 	"strings"
 )
 
-// resolvePackage finds a series or a version: in the cache, else through apt.
-func resolvePackage(ctx context.Context, c cache, a apt, r ref) (Kernel, error) {
-	if name, ok := c.lookup(r); ok {
-		if k, _, err := c.load(name); err == nil {
-			k.Name = r.spec
-			return k, nil
+// aptSystem is the package manager as it is configured.
+type aptSystem struct {
+	apt
+	cache cache
+}
+
+func (a aptSystem) get(ctx context.Context, r ref) (string, error) {
+	if r.scheme == schemeDebian {
+		archives, _, err := a.debian(ctx)
+		if err != nil {
+			return "", err
+		}
+		if len(archives) == 0 {
+			return "", errNoDebian
 		}
 	}
-	tried := []string{"cache " + c.dir}
 	pkgs, err := a.list(ctx, r)
 	if errors.Is(err, errNoLists) {
 		if err = a.update(ctx); err == nil {
@@ -25,121 +32,115 @@ func resolvePackage(ctx context.Context, c cache, a apt, r ref) (Kernel, error) 
 		}
 	}
 	if err != nil {
-		tried = append(tried, err.Error())
-		return c.stale(a, r, tried)
+		return "", err
 	}
 	found := choose(pkgs, r)
 	if len(found) == 0 {
-		tried = append(tried, "apt-cache: no linux-image package of "+r.spec+" for "+arch())
-		return c.stale(a, r, tried)
+		return "", fmt.Errorf("has no linux-image of %s for %s", r.spec, arch())
 	}
-	name, err := fetch(ctx, c, a, found[0])
-	if err != nil && a.update(ctx) == nil { // the mirror may have dropped what old lists name
-		if pkgs, listErr := a.list(ctx, r); listErr == nil {
-			if found = choose(pkgs, r); len(found) > 0 {
-				name, err = fetch(ctx, c, a, found[0])
-			}
-		}
-	}
+	return a.cache.fetchFresh(ctx, found[0], r)
+}
+
+func (d debian) get(ctx context.Context, r ref) (string, error) {
+	found, err := d.find(ctx, r)
 	if err != nil {
-		return c.stale(a, r, append(tried, err.Error()))
+		return "", err
 	}
-	if r.series != "" {
-		if err := c.setSeries(r.series, name); err != nil {
-			return Kernel{}, fmt.Errorf("remember series %s: %w", r.series, err)
-		}
-	}
-	k, _, err := c.load(name)
-	k.Name = r.spec
-	return k, err
+	return d.cache.fetchFresh(ctx, found[0], r)
 }
 
-// lookup finds what needs no package manager: an exact version, or a series
-// that was resolved not long ago.
-func (c cache) lookup(r ref) (string, bool) {
-	if r.series != "" {
-		return c.series(r.series)
+// fetchFresh fetches p. When that fails it tries once more with fresh lists: the
+// mirror may have dropped what old ones name.
+func (c cache) fetchFresh(ctx context.Context, p pkg, r ref) (string, error) {
+	name, err := c.fetch(ctx, p)
+	if err == nil || ctx.Err() != nil || p.from.update(ctx) != nil {
+		return name, err
 	}
-	name, _, ok := c.find(func(e entry) bool { return r.matches(e.pkg()) })
-	return name, ok
-}
-
-// stale is the last resort: whatever the cache holds of a series, however old.
-func (c cache) stale(a apt, r ref, tried []string) (Kernel, error) {
-	name, _, ok := c.find(func(e entry) bool { return r.matches(e.pkg()) })
-	if !ok {
-		return Kernel{}, missing(r, tried)
+	pkgs, listErr := p.from.list(ctx, r)
+	found := choose(pkgs, r)
+	if listErr != nil || len(found) == 0 {
+		return name, err
 	}
-	k, _, err := c.load(name)
-	if err != nil {
-		return Kernel{}, err
-	}
-	a.opts.logf("kernels: %s: using %s of the cache (%s)", r.spec, k.Version, tried[len(tried)-1])
-	k.Name = r.spec
-	return k, nil
-}
-
-// pkg is the package that an entry was made from.
-func (e entry) pkg() pkg {
-	pkgs := parsePackages([]byte("Package: " + e.Package + "\nVersion: " + e.Revision + "\n"))
-	if len(pkgs) == 0 {
-		return pkg{}
-	}
-	return pkgs[0]
+	return c.fetch(ctx, found[0])
 }
 
 // fetch makes sure that package p is in the cache and returns its entry's name.
-func fetch(ctx context.Context, c cache, a apt, p pkg) (string, error) {
+func (c cache) fetch(ctx context.Context, p pkg) (string, error) {
 	name := p.name + "_" + strings.ReplaceAll(p.version, ":", "%3a")
 	return name, c.create(ctx, name, func(dir string) (entry, error) {
-		if err := fetchBoot(ctx, a, p, dir); err != nil {
-			return entry{}, err
-		}
 		e := entry{
 			Version:  p.upstream(),
-			Source:   "apt " + p.name + "=" + p.version,
+			Source:   p.from.String() + " " + p.name + "=" + p.version,
+			Origin:   "apt",
 			Package:  p.name,
 			Revision: p.version,
 		}
-		image := filepath.Join(dir, "vmlinuz")
-		info, err := inspect(image)
-		if err != nil {
-			return e, fmt.Errorf("package %s: %w", p.name, err)
+		if p.from.suite != "" {
+			e.Origin = schemeDebian
 		}
-		e.Release, e.SHA256 = info.release, info.sha256
-		if err := extract(ctx, image, dir); err != nil {
-			e.Note = err.Error()
+		if err := fetchBoot(ctx, p, dir); err != nil {
+			return e, err
 		}
-		return e, nil
+		return e, e.complete(ctx, dir)
 	})
 }
 
+// complete reads what an image says about itself and unpacks it. The folder has
+// the image already, and perhaps the configuration.
+func (e *entry) complete(ctx context.Context, dir string) error {
+	image := filepath.Join(dir, "vmlinuz")
+	info, err := inspect(image)
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Source, err)
+	}
+	e.Release, e.SHA256 = info.release, info.sha256
+	if e.Version == "" {
+		e.Version = info.version
+	}
+	if err := extract(ctx, image, dir); err != nil {
+		e.Note = err.Error()
+	}
+	return nil
+}
+
 // fetchBoot downloads p and leaves its vmlinuz and config in dir.
-func fetchBoot(ctx context.Context, a apt, p pkg, dir string) error {
+func fetchBoot(ctx context.Context, p pkg, dir string) error {
 	tmp, err := os.MkdirTemp(dir, "deb-")
 	if err != nil {
 		return fmt.Errorf("make download folder: %w", err)
 	}
 	defer os.RemoveAll(tmp)
-	deb, err := a.download(ctx, tmp, p.name, p.version)
-	if err != nil {
-		return err
+	unpack := func(name string) error {
+		deb, err := p.from.download(ctx, tmp, name, p.version)
+		if err != nil {
+			return err
+		}
+		return unpackDeb(ctx, deb, dir)
 	}
-	if err := unpackDeb(ctx, deb, dir); err != nil {
+	if err := unpack(p.name); err != nil {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "vmlinuz")); err != nil {
 		return fmt.Errorf("package %s holds no boot/vmlinuz", p.name)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "config")); err == nil {
-		return nil
+	// Without the config the kernel boots as well.
+	for _, name := range p.configPackages() {
+		if _, err := os.Stat(filepath.Join(dir, "config")); err == nil {
+			return nil
+		}
+		if err := unpack(name); err != nil {
+			p.from.opts.logf("kernels: no config for %s: %v", p.name, err)
+		}
 	}
-	// Ubuntu keeps the config with the modules. Without it the kernel boots too.
-	modules := "linux-modules-" + p.abi + "-" + p.flavour
-	deb, err = a.download(ctx, tmp, modules, p.version)
-	if err != nil {
-		a.opts.logf("kernels: no config for %s: %v", p.name, err)
-		return nil
+	return nil
+}
+
+// configPackages are packages that have the configuration when p does not have it
+// itself, the smallest first: Debian's since 6.19; Ubuntu's.
+func (p pkg) configPackages() []string {
+	release := p.abi + "-" + p.flavour
+	if p.binary {
+		return []string{"linux-base-" + release}
 	}
-	return unpackDeb(ctx, deb, dir)
+	return []string{"linux-headers-" + release, "linux-modules-" + release}
 }

@@ -1,0 +1,37 @@
+package kernels
+
+import (
+	_ "embed" // the catalogue is a data file
+	"encoding/json"
+	"fmt"
+)
+
+//go:embed catalogue.json
+var catalogueJSON []byte
+
+// Series is a kernel series of the catalogue. Others can be asked for as well.
+type Series struct {
+	Name   string `json:"series"`
+	Prefer string `json:"prefer"` // the source to ask first, after the package manager
+	Note   string `json:"note"`
+}
+
+// suite is a suite of one of Debian's archives.
+type suite struct {
+	Name    string `json:"name"`
+	Archive string `json:"archive"` // "main", "security"
+}
+
+// catalogue is the content of catalogue.json.
+var catalogue = func() (c struct {
+	Suites []suite  `json:"suites"`
+	Series []Series `json:"series"`
+}) {
+	if err := json.Unmarshal(catalogueJSON, &c); err != nil {
+		panic(fmt.Sprintf("kernels: catalogue.json: %v", err)) // a test has read it
+	}
+	return c
+}()
+
+// Catalogue returns the series that are known to be of use, oldest first.
+func Catalogue() []Series { return append([]Series(nil), catalogue.Series...) }
