@@ -35,3 +35,13 @@ var catalogue = func() (c struct {
 
 // Catalogue returns the series that are known to be of use, oldest first.
 func Catalogue() []Series { return append([]Series(nil), catalogue.Series...) }
+
+// prefer is the source to ask first for a series.
+func prefer(series string) string {
+	for _, s := range catalogue.Series {
+		if s.Name == series {
+			return s.Prefer
+		}
+	}
+	return schemeDebian
+}

@@ -63,12 +63,16 @@ type MissingError struct {
 
 // Error lists on one line what was tried.
 func (e *MissingError) Error() string {
-	tried := make([]string, len(e.Tried.Errors))
-	for i, err := range e.Tried.Errors {
-		tried[i] = err.Error()
-	}
 	return fmt.Sprintf("%v: %s (tried: %s; a kernel image can be given as file:PATH)",
-		ErrMissing, e.Spec, strings.Join(tried, "; "))
+		ErrMissing, e.Spec, oneLine(e.Tried))
+}
+
+func oneLine(errs *multierror.Error) string {
+	texts := make([]string, len(errs.Errors))
+	for i, err := range errs.Errors {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
 }
 
 // Unwrap returns ErrMissing and the errors of what was tried.
@@ -105,7 +109,7 @@ func Resolve(ctx context.Context, spec string, opts Options) (Kernel, error) {
 	switch r.scheme {
 	case schemeFile:
 		return resolveFile(ctx, c, r, r.arg)
-	case "", schemeDebian:
+	case "", schemeDebian, schemeMainline:
 		return resolveNamed(ctx, c, opts, r)
 	}
 	return Kernel{}, fmt.Errorf("kernel %s: not implemented", spec)

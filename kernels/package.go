@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/hashicorp/go-multierror"
 )
 
 // aptSystem is the package manager as it is configured.
@@ -123,16 +125,30 @@ func fetchBoot(ctx context.Context, p pkg, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "vmlinuz")); err != nil {
 		return fmt.Errorf("package %s holds no boot/vmlinuz", p.name)
 	}
-	// Without the config the kernel boots as well.
-	for _, name := range p.configPackages() {
-		if _, err := os.Stat(filepath.Join(dir, "config")); err == nil {
-			return nil
-		}
-		if err := unpack(name); err != nil {
-			p.from.opts.logf("kernels: no config for %s: %v", p.name, err)
-		}
+	if err := p.addConfig(dir, unpack); err != nil {
+		p.from.opts.logf("kernels: no config for %s: %v", p.name, err)
 	}
 	return nil
+}
+
+// addConfig takes the configuration out of another package unless it is there.
+// Without it the kernel boots as well.
+func (p pkg) addConfig(dir string, unpack func(name string) error) error {
+	has := func() bool {
+		_, err := os.Stat(filepath.Join(dir, "config"))
+		return err == nil
+	}
+	var errs *multierror.Error
+	for _, name := range p.configPackages() {
+		if has() {
+			break
+		}
+		errs = multierror.Append(errs, unpack(name))
+	}
+	if has() || errs.ErrorOrNil() == nil {
+		return nil
+	}
+	return errors.New(oneLine(errs))
 }
 
 // configPackages are packages that have the configuration when p does not have it

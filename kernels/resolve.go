@@ -20,11 +20,16 @@ type source struct {
 func sources(c cache, opts Options, r ref) []source {
 	apt := source{"apt", aptSystem{apt{opts: opts}, c}.get}
 	debian := source{schemeDebian, debian{opts, c}.get}
-	switch r.scheme {
-	case schemeDebian:
+	mainline := source{schemeMainline, mainline{opts, c}.get}
+	switch {
+	case r.scheme == schemeDebian:
 		return []source{apt, debian}
+	case r.scheme == schemeMainline:
+		return []source{mainline}
+	case prefer(r.want()) == schemeMainline:
+		return []source{apt, mainline, debian}
 	}
-	return []source{apt, debian}
+	return []source{apt, debian, mainline}
 }
 
 // resolveNamed finds a series or a version: in the cache, else wherever it can
