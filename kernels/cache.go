@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,8 +50,7 @@ func openCache(dir string) (cache, error) {
 //	ENTRY/vmlinuz     the image as distributed (absent for a user's own file)
 //	ENTRY/vmlinux     the ELF in it (absent when it cannot be had)
 //	ENTRY/config      its configuration (absent when unknown)
-//	series/6.1        the name of the entry a series was last resolved to; so that
-//	                  it can be a file name, a name with a source has "_" for ":"
+//	series/6.1        the name of the entry a series was last resolved to
 type cache struct {
 	dir string
 }
@@ -186,11 +187,11 @@ func (c cache) lock(ctx context.Context, name string) (unlock func(), err error)
 	}
 }
 
-// series returns the entry that a name was resolved to within seriesFresh.
-func (c cache) series(spec string) (string, bool) {
+// series returns the entry that a name was resolved to, within the last maxAge.
+func (c cache) series(spec string, maxAge time.Duration) (string, bool) {
 	path := filepath.Join(c.dir, "series", seriesFile(spec))
 	info, err := os.Stat(path)
-	if err != nil || time.Since(info.ModTime()) > seriesFresh {
+	if err != nil || time.Since(info.ModTime()) > maxAge {
 		return "", false
 	}
 	name, err := os.ReadFile(path)
@@ -200,7 +201,14 @@ func (c cache) series(spec string) (string, bool) {
 	return strings.TrimSpace(string(name)), true
 }
 
-func seriesFile(spec string) string { return strings.NewReplacer(":", "_", "/", "_").Replace(spec) }
+// seriesFile is the file name for a name. Those of images do not lend themselves.
+func seriesFile(spec string) string {
+	if strings.Contains(spec, "/") {
+		sum := sha256.Sum256([]byte(spec))
+		return hex.EncodeToString(sum[:16])
+	}
+	return strings.ReplaceAll(spec, ":", "_")
+}
 
 // setSeries remembers what a series, or another name that moves, was resolved to.
 func (c cache) setSeries(spec, name string) error {

@@ -60,16 +60,32 @@ func resolveFile(ctx context.Context, c cache, r ref, path string) (Kernel, erro
 	}
 	cached, _, err := c.load(name)
 	k.VMLinux, k.Note = cached.VMLinux, cached.Note
+	if k.Config == "" {
+		k.Config = cached.Config
+	}
 	return k, err
 }
 
-// configBeside finds the configuration that belongs to an image by the custom
-// of /boot: vmlinuz-X and config-X.
+// configBeside finds the configuration that belongs to an image by the customs
+// of /boot (vmlinuz-X and config-X), of /usr/lib/modules/X and of a build tree.
 func configBeside(image, release string) string {
-	_, suffix, ok := strings.Cut(filepath.Base(image), "-")
-	for _, s := range []string{suffix, release} {
-		path := filepath.Join(filepath.Dir(image), "config-"+s)
-		if _, err := os.Stat(path); s != "" && err == nil && (ok || s == release) {
+	dir, base := filepath.Split(image)
+	_, suffix, dashed := strings.Cut(base, "-")
+	var names []string
+	switch {
+	case dashed:
+		names = append(names, "config-"+suffix)
+	case base == "vmlinuz":
+		names = append(names, "config")
+	case base == "bzImage":
+		names = append(names, "../../../.config")
+	}
+	if release != "" {
+		names = append(names, "config-"+release)
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			return path
 		}
 	}

@@ -109,8 +109,14 @@ func Resolve(ctx context.Context, spec string, opts Options) (Kernel, error) {
 	switch r.scheme {
 	case schemeFile:
 		return resolveFile(ctx, c, r, r.arg)
-	case "", schemeDebian, schemeMainline:
-		return resolveNamed(ctx, c, opts, r)
+	case schemeDeb:
+		return resolveDeb(ctx, c, r)
+	case schemeDir:
+		return resolveDir(ctx, c, r)
+	case schemeHost:
+		return resolveHost(ctx, c, r)
+	case schemeOCI:
+		return resolveOCI(ctx, c, opts, r)
 	}
-	return Kernel{}, fmt.Errorf("kernel %s: not implemented", spec)
+	return resolveNamed(ctx, c, opts, r)
 }

@@ -48,6 +48,10 @@ func parseRef(spec string) (ref, error) {
 			return r, fmt.Errorf("kernel %s: names nothing; give %sSOMETHING", spec, spec)
 		}
 		r.scheme, r.arg = scheme, arg
+		if scheme == schemeOCI {
+			_, err := parseImage(arg)
+			return r, err
+		}
 		return r, nil
 	case spec == schemeHost:
 		r.scheme = schemeHost

@@ -83,7 +83,7 @@ func prefixed(name string, err error) []error {
 // resolved not long ago.
 func (c cache) lookup(r ref) (string, bool) {
 	if r.series != "" {
-		return c.series(r.spec)
+		return c.series(r.spec, seriesFresh)
 	}
 	name, _, ok := c.find(r.accepts)
 	return name, ok

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"net"
 	"net/http"
@@ -128,10 +129,7 @@ func download(ctx context.Context, address, path, sum string) error {
 // digestReader computes the SHA-256 of what passes through.
 type digestReader struct {
 	io.Reader
-	hash interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
+	hash hash.Hash
 }
 
 func newDigestReader(r io.Reader, max int64) *digestReader {
@@ -139,9 +137,12 @@ func newDigestReader(r io.Reader, max int64) *digestReader {
 	return &digestReader{io.TeeReader(&cappedReader{r, max}, hash), hash}
 }
 
-// check compares the digest with one in hexadecimal, after the end was read.
+// sum is the digest in hexadecimal, after the end was read.
+func (d *digestReader) sum() string { return hex.EncodeToString(d.hash.Sum(nil)) }
+
+// check compares the digest with one in hexadecimal.
 func (d *digestReader) check(want string) error {
-	if got := hex.EncodeToString(d.hash.Sum(nil)); got != want {
+	if got := d.sum(); got != want {
 		return fmt.Errorf("sha256 is %s, want %s; refused", got, want)
 	}
 	return nil
