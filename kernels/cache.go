@@ -69,6 +69,17 @@ type entry struct {
 	Revision string `json:"revision,omitempty"`
 }
 
+// pin is what names the image for good: a package version, an image's digest.
+func (e entry) pin() string {
+	if e.Package != "" {
+		return e.Package + "=" + e.Revision
+	}
+	if e.Origin == schemeOCI {
+		return strings.TrimPrefix(e.Source, "oci ")
+	}
+	return ""
+}
+
 // seriesFresh is how long a series keeps the answer it got from the package
 // manager. A run then takes no second look, and parallel cells agree.
 const seriesFresh = 24 * time.Hour
@@ -90,6 +101,8 @@ func (c cache) load(name string) (Kernel, entry, error) {
 		Source:  e.Source,
 		SHA256:  e.SHA256,
 		Note:    e.Note,
+		Pin:     e.pin(),
+		entry:   dir,
 	}
 	for file, field := range map[string]*string{
 		"vmlinuz": &k.Image,

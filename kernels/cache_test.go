@@ -73,7 +73,7 @@ func TestResolveFromCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, c, "linux-image-6.1.0-56-cloud-amd64", "6.1.190-1")
-	newest := put(t, c, "linux-image-6.1.0-57-cloud-amd64", "6.1.192-3")
+	newest := put(t, c, "linux-image-6.1.0-57-cloud-amd64", "6.1.192-9")
 	old := put(t, c, "linux-image-6.12.117+deb12-amd64", "6.12.117-1")
 	resolve := func(spec string) string {
 		t.Helper()

@@ -18,7 +18,7 @@ func resolveFile(ctx context.Context, c cache, r ref, path string) (Kernel, erro
 	}
 	img, err := inspect(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return Kernel{}, missing(r, fmt.Errorf("file %w", err))
+		return Kernel{}, missing(r, fmt.Errorf("file: %w", err))
 	}
 	if err != nil {
 		return Kernel{}, err
@@ -45,11 +45,13 @@ func resolveFile(ctx context.Context, c cache, r ref, path string) (Kernel, erro
 			return Kernel{}, fmt.Errorf("%s: %w; give its bzImage instead", path, err)
 		}
 		k.VMLinux = path
-		return k, nil
 	}
 	name := "file-" + img.sha256
 	err = c.create(ctx, name, func(dir string) (entry, error) {
 		e := entry{Version: img.version, Release: img.release, Source: k.Source, SHA256: img.sha256}
+		if img.elf {
+			return e, keepConfigOf(path, dir)
+		}
 		if err := extract(ctx, path, dir); err != nil {
 			e.Note = err.Error()
 		}
@@ -59,11 +61,23 @@ func resolveFile(ctx context.Context, c cache, r ref, path string) (Kernel, erro
 		return Kernel{}, err
 	}
 	cached, _, err := c.load(name)
-	k.VMLinux, k.Note = cached.VMLinux, cached.Note
+	k.entry = cached.entry
+	if !img.elf {
+		k.VMLinux, k.Note = cached.VMLinux, cached.Note
+	}
 	if k.Config == "" {
 		k.Config = cached.Config
 	}
 	return k, err
+}
+
+// keepConfigOf is keepConfig for a file.
+func keepConfigOf(vmlinux, dir string) error {
+	data, err := os.ReadFile(vmlinux)
+	if err != nil {
+		return fmt.Errorf("read kernel image: %w", err)
+	}
+	return keepConfig(data, dir)
 }
 
 // configBeside finds the configuration that belongs to an image by the customs

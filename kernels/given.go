@@ -118,7 +118,7 @@ func resolveHost(ctx context.Context, c cache, r ref) (Kernel, error) {
 		case errors.Is(err, os.ErrPermission): // Ubuntu's is for root only
 			return Kernel{}, fmt.Errorf("kernel host: %w (sudo chmod +r %s)", err, path)
 		}
-		tried = append(tried, fmt.Errorf("host %w", err))
+		tried = append(tried, fmt.Errorf("host: %w", err))
 	}
 	return Kernel{}, missing(r, tried...)
 }

@@ -11,7 +11,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 )
@@ -27,6 +30,9 @@ type Kernel struct {
 	Source  string // where it came from, e.g. "debian sid linux-image-…=6.1.192-3"
 	SHA256  string // of Image, in hexadecimal
 	Note    string // why VMLinux is empty, for people; empty otherwise
+	Pin     string // what names the image for good, e.g. in a lock; empty: nothing does
+
+	entry string // path of its cache entry; empty: none
 }
 
 // Boot returns the file to hand to QEMU's -kernel.
@@ -41,6 +47,8 @@ func (k Kernel) Boot() string {
 type Options struct {
 	// Cache is the cache directory. Empty: CacheDir().
 	Cache string
+	// Lock is a file with the sums that images must have. Empty: those built in.
+	Lock string
 	// Logf, when set, is told about slow things (a download) before they start.
 	Logf func(format string, args ...any)
 }
@@ -102,6 +110,18 @@ func Resolve(ctx context.Context, spec string, opts Options) (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
+	k, err := resolve(ctx, r, opts)
+	if err != nil {
+		return Kernel{}, err
+	}
+	if k.entry != "" { // for Prune; a cache that cannot be written is usable, too
+		now := time.Now()
+		_ = os.Chtimes(filepath.Join(k.entry, "entry.json"), now, now)
+	}
+	return k, opts.checkLock(k)
+}
+
+func resolve(ctx context.Context, r ref, opts Options) (Kernel, error) {
 	c, err := openCache(opts.Cache)
 	if err != nil {
 		return Kernel{}, err

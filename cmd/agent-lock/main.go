@@ -6,6 +6,7 @@
 //	sudo agent-lock [flags] DIR [-- COMMAND...]
 //	sudo agent-lock adversary [flags]
 //	agent-lock vmtest --kernels LIST [flags]
+//	agent-lock kernels list|fetch|prune [flags]
 package main
 
 import (
@@ -42,6 +43,7 @@ func verbs() []verb {
 		{"adversary", "attack the jail, or any other", runAdversary},
 		{"attacker", "", runAttacker},
 		{"vmtest", "boot kernels, load every program, attack the jail", runVMTest},
+		{"kernels", "list, fetch and prune the kernels of vmtest", runKernels},
 		{"guest-init", "", runGuestInit},
 		{"guest-provoke", "", runGuestProvoke},
 		{"guest-load", "", guestLoad},

@@ -30,9 +30,11 @@ prints a table. With --step it runs those commands in the guest instead and
 prints what they print.
 
 LIST is a comma-separated list of
-  6.1               the newest of a series that the package manager has
+  6.1               the newest of a series: of the package manager, else of
+                    other Debian suites or Ubuntu's mainline builds
   6.12.117          a version, or a distribution's name for one (6.1.0-57)
   file:PATH, ./X    a bzImage or a vmlinux
+and of oci:REF, deb:FILE, dir:DIR and others: see agent-lock kernels --help.
 
 Flags:
   --kernels LIST    what to boot
