@@ -111,6 +111,9 @@ func (c Cell) Boot() report.Result {
 	if c.Kernel.Note != "" {
 		facts = append(facts, "booted from its bzImage: "+c.Kernel.Note)
 	}
+	if lacks := c.Kernel.Lacks(); len(lacks) > 0 {
+		facts = append(facts, "unsupported kernel: lacks "+strings.Join(lacks, ", "))
+	}
 	r.Detail = strings.Join(facts, "; ")
 	return r
 }

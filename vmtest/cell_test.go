@@ -1,6 +1,8 @@
 package vmtest
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -136,5 +138,18 @@ func TestLabels(t *testing.T) {
 	})
 	if want := "6.1 6.12.117 ./bzImage ./odd"; strings.Join(got, " ") != want {
 		t.Errorf("labels = %q, want %q", got, want)
+	}
+}
+
+// A kernel without what the programs need is named as such, before it is blamed.
+func TestBootNamesWhatTheKernelLacks(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config")
+	text := "CONFIG_BPF_LSM=y\nCONFIG_DEBUG_INFO_BTF=y\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := Cell{Kernel: kernels.Kernel{Config: config}}
+	if got := c.Boot().Detail; got != "unsupported kernel: lacks CONFIG_SECURITY_PATH" {
+		t.Errorf("Boot().Detail = %q, want CONFIG_SECURITY_PATH in it", got)
 	}
 }
