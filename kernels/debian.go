@@ -42,22 +42,41 @@ func (d debian) find(ctx context.Context, r ref) ([]pkg, error) {
 		configured = nil // the machine's own apt could not look there
 	}
 	var errs *multierror.Error
+	away := map[string]bool{} // archives that cannot be reached: each suite would wait again
 	for _, s := range catalogue.Suites {
 		base, ok := archives[s.Archive]
 		if !ok || slices.Contains(configured, s.Name) {
 			continue
 		}
 		base.suite = s.Name
+		if away[base.uri] {
+			errs = multierror.Append(errs, fmt.Errorf("debian %s: not tried at %s either",
+				s.Name, base.uri))
+			continue
+		}
 		found, err := d.look(ctx, base, r)
 		if err == nil || ctx.Err() != nil {
 			return found, err
 		}
 		errs = multierror.Append(errs, fmt.Errorf("debian %s: %w", s.Name, err))
+		away[base.uri] = unreachable(err)
 	}
 	if errs == nil {
 		return nil, errors.New("no suite that apt is not configured for")
 	}
 	return nil, errs
+}
+
+// unreachable reports whether an error of apt's is about the way to a server,
+// and not about what the server has.
+func unreachable(err error) bool {
+	for _, words := range []string{"Could not connect", "Could not resolve", "Unable to connect",
+		"resolving", "timed out", "unreachable"} {
+		if strings.Contains(err.Error(), words) {
+			return true
+		}
+	}
+	return false
 }
 
 // look finds r in one suite, whose lists are refreshed when they are old.
@@ -143,8 +162,8 @@ Acquire::AllowInsecureRepositories "false";
 Acquire::GzipIndexes "true";
 Acquire::Languages "none";
 Acquire::Retries "1";
-Acquire::http::Timeout "30";
-Acquire::https::Timeout "30";
+Acquire::http::Timeout "20";
+Acquire::https::Timeout "20";
 APT::Get::AllowUnauthenticated "false";
 APT::Sandbox::User "";
 APT::Update::Error-Mode "any";

@@ -150,16 +150,23 @@ func newRepository(t *testing.T) repository {
 	return r
 }
 
-// serve makes the repository the machine's only source, as bookworm.
+// serve serves the repository, and configures it as bookworm.
 func (r repository) serve(t *testing.T) {
 	t.Helper()
 	server := httptest.NewServer(http.FileServer(http.Dir(r.dir)))
 	t.Cleanup(server.Close)
+	r.configure(t, server.URL)
+}
+
+// configure makes the repository at an address the machine's only source.
+func (r repository) configure(t *testing.T, address string) {
+	t.Helper()
 	etc := t.TempDir()
 	for name, text := range map[string]string{
-		"sources.list": "deb [signed-by=" + r.keyring + "] " + server.URL +
+		"sources.list": "deb [signed-by=" + r.keyring + "] " + address +
 			"/debian bookworm main\n",
-		"conf": fmt.Sprintf("Dir::Etc %q;\nDir::State %q;\nDir::Cache %q;\n",
+		"conf": fmt.Sprintf("Dir::Etc %q;\nDir::State %q;\nDir::Cache %q;\n"+
+			"Acquire::Retries \"0\";\n",
 			etc, filepath.Join(etc, "state"), filepath.Join(etc, "cache")),
 	} {
 		if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644); err != nil {
@@ -172,7 +179,31 @@ func (r repository) serve(t *testing.T) {
 		}
 	}
 	t.Setenv("APT_CONFIG", filepath.Join(etc, "conf"))
-	t.Setenv("AGENT_LOCK_MAINLINE", server.URL+"/mainline")
+	t.Setenv("AGENT_LOCK_MAINLINE", address+"/mainline")
+}
+
+// Without a network no suite is waited for twice, and each is in the error.
+func TestOtherSuitesOffline(t *testing.T) {
+	tool(t, "apt-get")
+	server := httptest.NewServer(http.NotFoundHandler())
+	repository{dir: t.TempDir(), keyring: "/none/debian.gpg"}.configure(t, server.URL)
+	server.Close()
+	_, err := Resolve(t.Context(), "debian:6.18", Options{Cache: t.TempDir(), Logf: t.Logf})
+	var missing *MissingError
+	if !errors.As(err, &missing) {
+		t.Fatalf("Resolve = %v, want a MissingError", err)
+	}
+	connects, away := 0, 0
+	for _, err := range missing.Tried.Errors {
+		if text := err.Error(); strings.Contains(text, "ould not connect") {
+			connects++
+		} else if strings.Contains(text, "not tried at "+server.URL) {
+			away++
+		}
+	}
+	if connects == 0 || connects > 2 || away < 3 { // one may be the machine's own apt
+		t.Errorf("Resolve tried %d times, %d suites not: %v", connects, away, err)
+	}
 }
 
 // The machine's apt, its real verification included, reads a suite that it is not
