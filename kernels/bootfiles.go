@@ -21,8 +21,12 @@ type limits struct {
 // archiveLimits are far above real kernels: Ubuntu's modules have 7,000 files in 400 MiB.
 var archiveLimits = limits{entries: 200_000, total: 4 << 30, file: maxVMLinux}
 
+// errRefused is wrapped by the errors about things that are there, and hostile or
+// not what they should be. Such a kernel is not missing.
+var errRefused = errors.New("refused")
+
 // errTooLarge means that an archive unpacks to more than archiveLimits allow.
-var errTooLarge = errors.New("is larger than any kernel; refused")
+var errTooLarge = fmt.Errorf("is larger than any kernel; %w", errRefused)
 
 // bootPart says under which name the file at a path of an archive or a folder
 // belongs into a cache entry: "vmlinuz", "config", or "" when it does not.
@@ -67,7 +71,8 @@ func pickBoot(r io.Reader, dir string, max limits) error {
 		case part == "" || h.Typeflag == tar.TypeDir:
 			continue
 		case h.Typeflag != tar.TypeReg:
-			return fmt.Errorf("archive has %q as a link or a device, want a file", h.Name)
+			return fmt.Errorf("archive has %q as a link or a device, want a file; %w", h.Name,
+				errRefused)
 		case h.Size > max.file:
 			return fmt.Errorf("archive has %q with %d bytes: %w", h.Name, h.Size, errTooLarge)
 		}
@@ -82,11 +87,11 @@ func pickBoot(r io.Reader, dir string, max limits) error {
 // checkName refuses names that would leave the folder that an archive is unpacked to.
 func checkName(name string) error {
 	if path.IsAbs(name) {
-		return fmt.Errorf("archive has the absolute path %q; refused", name)
+		return fmt.Errorf("archive has the absolute path %q; %w", name, errRefused)
 	}
 	for _, part := range strings.Split(name, "/") {
 		if part == ".." {
-			return fmt.Errorf("archive has the path %q with .. in it; refused", name)
+			return fmt.Errorf("archive has the path %q with .. in it; %w", name, errRefused)
 		}
 	}
 	return nil

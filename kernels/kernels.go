@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +64,8 @@ func (o Options) logf(format string, args ...any) {
 // had here", as opposed to a kernel that is there and unusable.
 var ErrMissing = errors.New("kernel not found")
 
-// MissingError is an ErrMissing with what was tried.
+// MissingError says what was tried. It is an ErrMissing unless a kernel was found
+// and refused.
 type MissingError struct {
 	Spec  string            // the name that was asked for
 	Tried *multierror.Error // an error for each place, which says where it is
@@ -71,8 +73,19 @@ type MissingError struct {
 
 // Error lists on one line what was tried.
 func (e *MissingError) Error() string {
+	what := ErrMissing
+	if e.refused() {
+		what = errors.New("kernel refused")
+	}
 	return fmt.Sprintf("%v: %s (tried: %s; a kernel image can be given as file:PATH)",
-		ErrMissing, e.Spec, oneLine(e.Tried))
+		what, e.Spec, oneLine(e.Tried))
+}
+
+// refused reports whether something was found and was not what it should be.
+func (e *MissingError) refused() bool {
+	return slices.ContainsFunc(e.Tried.Errors, func(err error) bool {
+		return errors.Is(err, errRefused)
+	})
 }
 
 func oneLine(errs *multierror.Error) string {
@@ -83,8 +96,14 @@ func oneLine(errs *multierror.Error) string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns ErrMissing and the errors of what was tried.
-func (e *MissingError) Unwrap() []error { return append([]error{ErrMissing}, e.Tried.Errors...) }
+// Unwrap returns the errors of what was tried, and ErrMissing unless some of it
+// was found and refused: nobody may take that for a kernel that is not there.
+func (e *MissingError) Unwrap() []error {
+	if e.refused() {
+		return e.Tried.Errors
+	}
+	return append([]error{ErrMissing}, e.Tried.Errors...)
+}
 
 // missing says that ref cannot be had, and everywhere that was looked.
 func missing(r ref, tried ...error) error {

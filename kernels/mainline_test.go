@@ -177,6 +177,21 @@ func TestMainlineVersion(t *testing.T) {
 	}
 }
 
+// A package that is not what CHECKSUMS says is no missing kernel.
+func TestMainlineChanged(t *testing.T) {
+	a := newArchive(t)
+	a.release(t, "6.6.9", "202401010000")
+	for name := range a.files {
+		if strings.Contains(name, "linux-image") {
+			a.files[name] += "changed"
+		}
+	}
+	_, err := a.resolve(t, "ubuntu-mainline:6.6")
+	if !errors.Is(err, errRefused) || errors.Is(err, ErrMissing) {
+		t.Errorf("Resolve = %v, want it refused and not missing", err)
+	}
+}
+
 // The archive and its releases move; what is fetched is then relative to where.
 func TestMainlineMoved(t *testing.T) {
 	a := newArchive(t)

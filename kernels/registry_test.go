@@ -210,7 +210,6 @@ func TestImageRefuses(t *testing.T) {
 		push func(t *testing.T, r *registryServer)
 		want string
 	}{
-		"no_tag": {func(*testing.T, *registryServer) {}, "404"},
 		"other_platform": {func(t *testing.T, r *registryServer) {
 			r.push(t, "6.6", "s390x", good(t, r))
 		}, "image is for linux/riscv64, linux/s390x"},
@@ -235,28 +234,42 @@ func TestImageRefuses(t *testing.T) {
 			d := good(t, r)
 			d["size"] = 20
 			r.push(t, "6.6", arch(), d)
-		}, "larger than"},
+		}, "refused"},
 		"dots": {func(t *testing.T, r *registryServer) {
 			r.push(t, "6.6", arch(), r.layer(t, ".zst", member{name: "boot/../../vmlinuz"}))
 		}, ".. in it; refused"},
 		"link": {func(t *testing.T, r *registryServer) {
 			r.push(t, "6.6", arch(), r.layer(t, ".gz", member{name: "boot/vmlinuz", link: "/x"}))
-		}, "want a file"},
+		}, "want a file; refused"},
 		"no_tar": {func(t *testing.T, r *registryServer) {
 			r.push(t, "6.6", arch(), r.put("application/vnd.foreign", []byte("x")))
 		}, "want a tar archive"},
-		"no_digest": {func(t *testing.T, r *registryServer) {
-			r.push(t, "6.6", arch(), map[string]any{"digest": "sha256:../../x"})
-		}, "want a SHA-256"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistry(t)
 			tt.push(t, r)
 			_, err := Resolve(t.Context(), r.spec(":6.6"), Options{Cache: t.TempDir()})
-			if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("Resolve = %v, want an ErrMissing with %q", err, tt.want)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("Resolve = %v, want %q in it", err, tt.want)
+			}
+			// --allow-missing must not hide what is hostile.
+			refused := strings.HasPrefix(err.Error(), "kernel refused: ")
+			if errors.Is(err, ErrMissing) == refused || refused != errors.Is(err, errRefused) {
+				t.Errorf("Resolve = %v, an ErrMissing: %t", err, !refused)
 			}
 		})
+	}
+}
+
+// What is not in the registry is missing; a digest is never taken for a path.
+func TestImageMissing(t *testing.T) {
+	r := newRegistry(t)
+	r.push(t, "bad", arch(), map[string]any{"digest": "sha256:../../x"})
+	for tag, want := range map[string]string{":none": "404", ":bad": "want a SHA-256"} {
+		_, err := Resolve(t.Context(), r.spec(tag), Options{Cache: t.TempDir()})
+		if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Resolve(%s) = %v, want an ErrMissing with %q", tag, err, want)
+		}
 	}
 }
 

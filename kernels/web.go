@@ -143,7 +143,7 @@ func (d *digestReader) sum() string { return hex.EncodeToString(d.hash.Sum(nil))
 // check compares the digest with one in hexadecimal.
 func (d *digestReader) check(want string) error {
 	if got := d.sum(); got != want {
-		return fmt.Errorf("sha256 is %s, want %s; refused", got, want)
+		return fmt.Errorf("sha256 is %s, want %s; %w", got, want, errRefused)
 	}
 	return nil
 }

@@ -252,7 +252,7 @@ func (f kernelsFlags) showError(std stdio, spec string, err error) {
 	line := kernelLine{Name: spec, Error: err.Error()}
 	var missing *kernels.MissingError
 	if errors.As(err, &missing) {
-		line.Error = kernels.ErrMissing.Error()
+		line.Error, _, _ = strings.Cut(line.Error, ":")
 		for _, tried := range missing.Tried.Errors {
 			line.Tried = append(line.Tried, tried.Error())
 		}
