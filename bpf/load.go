@@ -9,19 +9,21 @@ import (
 
 // Loaded is the outcome of loading one program on its own.
 type Loaded struct {
-	Name string
+	// Name is that of the hook's first program, on all kernels; Program is the one
+	// that this kernel's prototype asks for.
+	Name, Program string
 	// Hook is the LSM hook that the program is for; "" for a helper.
 	Hook string
 	// Insns is the number of instructions that the verifier processed.
 	Insns uint32
-	// Unsupported is set when the kernel lacks the hook or calls it otherwise.
+	// Unsupported says that the kernel lacks the hook, and what that means.
 	Unsupported string
 	Err         error
 }
 
-// LoadEach loads every program of the object on its own, whether or not this
-// kernel would use it, and reports how that went. Its error means that nothing
-// could be tried.
+// LoadEach loads a program for each hook that the kernel has on its own, whether or
+// not a jail would use it here, and reports how that went. Its error means that
+// nothing could be tried.
 func LoadEach(report func(Loaded)) error {
 	spec, err := loadJail()
 	if err != nil {
@@ -32,21 +34,25 @@ func LoadEach(report func(Loaded)) error {
 		return fmt.Errorf("read the kernel's types: %w", err)
 	}
 	cache := btf.NewCache()
-	for name, hook := range programHooks() {
-		loaded := Loaded{Name: name, Hook: hook.Name}
-		if hook.Name != "" {
-			switch chosen, err := choose(hook, kernel); {
-			case err != nil && hook.Required && hook.When != WithPathHooks:
-				loaded.Err = err
-			case err != nil:
-				loaded.Unsupported = err.Error()
-			case chosen != name:
-				loaded.Unsupported = "the kernel's prototype is that of " + chosen
-			}
+	for _, hook := range Hooks() {
+		loaded := Loaded{Name: hook.Programs[0].Name, Hook: hook.Name}
+		program, err := choose(hook, kernel)
+		switch {
+		case err == nil:
+			loaded.Program = program
+			loaded.Insns, loaded.Err = loadAlone(spec, program, cache)
+		case hook.When == WithPathHooks && !hasPathHooks(kernel):
+			loaded.Unsupported = err.Error() + "; the inode_* hooks do its work"
+		case hook.Required:
+			loaded.Err = err
+		default:
+			loaded.Unsupported = err.Error() + "; lost: " + hook.Without
 		}
-		if loaded.Err == nil && loaded.Unsupported == "" {
-			loaded.Insns, loaded.Err = loadAlone(spec, name, cache)
-		}
+		report(loaded)
+	}
+	for _, name := range helpers {
+		loaded := Loaded{Name: name, Program: name}
+		loaded.Insns, loaded.Err = loadAlone(spec, name, cache)
 		report(loaded)
 	}
 	return nil
@@ -65,24 +71,6 @@ func Attach() error {
 	}
 	set.close()
 	return nil
-}
-
-// programHooks maps every program of the object to its hook, in table order.
-func programHooks() func(yield func(string, Hook) bool) {
-	return func(yield func(string, Hook) bool) {
-		for _, hook := range Hooks() {
-			for _, p := range hook.Programs {
-				if !yield(p.Name, hook) {
-					return
-				}
-			}
-		}
-		for _, name := range helpers {
-			if !yield(name, Hook{}) {
-				return
-			}
-		}
-	}
 }
 
 func loadAlone(spec *ebpf.CollectionSpec, name string, cache *btf.Cache) (uint32, error) {

@@ -76,6 +76,19 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	return f, nil
 }
 
+// selectCases returns the cases that --run names, at least one.
+func selectCases(run string) ([]adversary.Case, error) {
+	re, err := regexp.Compile(run)
+	if err != nil {
+		return nil, fmt.Errorf("read --run: %w", err)
+	}
+	cases := adversary.Select(re)
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("no case matches %q; agent-lock adversary --list shows them", run)
+	}
+	return cases, nil
+}
+
 // runAdversary is the verb adversary.
 func runAdversary(std stdio, args []string) int {
 	f, err := parseAdversaryFlags(args)
@@ -86,13 +99,9 @@ func runAdversary(std stdio, args []string) int {
 	if err != nil {
 		return std.errorf("adversary: %v; see agent-lock adversary --help", err)
 	}
-	re, err := regexp.Compile(f.run)
+	cases, err := selectCases(f.run)
 	if err != nil {
-		return std.errorf("adversary: read --run: %v", err)
-	}
-	cases := adversary.Select(re)
-	if len(cases) == 0 {
-		return std.errorf("adversary: no case matches %q; --list shows them", f.run)
+		return std.errorf("adversary: %v", err)
 	}
 	if f.list {
 		return listCases(std, cases)

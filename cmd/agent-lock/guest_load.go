@@ -33,6 +33,9 @@ func guestLoad(std stdio, args []string) int {
 	err := bpf.LoadEach(func(l bpf.Loaded) {
 		r := report.Result{Kind: report.Program, Name: l.Name, Family: l.Hook,
 			Outcome: report.OK, Insns: l.Insns, Millis: since()}
+		if l.Program != l.Name {
+			r.Detail = "as " + l.Program
+		}
 		switch {
 		case l.Err != nil:
 			r.Outcome, r.Detail = report.Failed, verifierText(l.Err)

@@ -22,7 +22,7 @@ const (
 	exitInfra  = 2 // no QEMU, no kernel, a guest that broke
 )
 
-const vmtestUsage = `Usage: agent-lock vmtest --kernels LIST [flags]
+const vmtestUsage = `usage: agent-lock vmtest --kernels LIST [flags]
        agent-lock vmtest --kernels LIST --step 'COMMAND ARGS' [--step ...] [flags]
 
 Boots each kernel of LIST in QEMU, loads every program, attacks the jail, and
@@ -113,6 +113,17 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	if f.bench && (len(f.steps) > 0 || accel == string(vmtest.AccelKVM)) {
 		return f, errors.New("--bench goes neither with --step nor with --accel kvm")
 	}
+	if f.run != "" {
+		if len(f.steps) > 0 || f.bench {
+			return f, errors.New("--run goes neither with --step nor with --bench")
+		}
+		if _, err := selectCases(f.run); err != nil {
+			return f, err
+		}
+	}
+	if f.demo && len(f.steps) > 0 {
+		return f, errors.New("--demo does not go with --step")
+	}
 	if f.timeout <= 0 || f.jobs < 0 || f.memory < 0 {
 		return f, errors.New("--timeout, --jobs and --memory must be positive")
 	}
@@ -138,7 +149,8 @@ func runVMTest(std stdio, args []string) int {
 	if err != nil {
 		return std.errorf("vmtest: %v", err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -171,6 +183,9 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 		host, guest, ok := strings.Cut(s, ":")
 		if !ok || host == "" || !strings.HasPrefix(guest, "/") {
 			return cfg, fmt.Errorf("--file %q is not HOST:/GUEST", s)
+		}
+		if _, err := os.Stat(host); err != nil {
+			return cfg, fmt.Errorf("--file: %w", err)
 		}
 		cfg.Files = append(cfg.Files, vmtest.File{Host: host, Guest: guest})
 	}

@@ -47,6 +47,7 @@ func (f vmtestFlags) report(std stdio, out resultLines, cells []vmtest.Cell) int
 	status := vmtest.Judge(cells)
 	if len(f.steps) == 0 || status != vmtest.Passed {
 		err = errors.Join(err, vmtest.WriteMatrix(table, cells, f.verbose))
+		fmt.Fprintf(table, "\n%s\n", verdict(status, cells))
 	}
 	if err = errors.Join(err, out.close()); err != nil {
 		std.errorf("vmtest: write results: %v", err)
@@ -64,6 +65,35 @@ func (f vmtestFlags) report(std stdio, out resultLines, cells []vmtest.Cell) int
 		return exitFailed
 	}
 	return exitInfra
+}
+
+// verdict says in one line how the run went.
+func verdict(status vmtest.Status, cells []vmtest.Cell) string {
+	results := vmtest.Results(cells)
+	count := func(outcomes ...report.Outcome) int {
+		return report.Count(results, outcomes...)
+	}
+	said := fmt.Sprintf("%d programs loaded, %d attacks denied, %d leaked, %d known, %d not tried",
+		loadedPrograms(results), count(report.Denied), count(report.Leaked), count(report.Known),
+		count(report.Skipped))
+	switch status {
+	case vmtest.Passed:
+		return "OK: " + said
+	case vmtest.Failed:
+		return fmt.Sprintf("FAILED: %s, %d failed", said, count(report.Failed))
+	}
+	return fmt.Sprintf("BROKEN: %s, %d broken; nothing is shown by this run",
+		said, count(report.Broken))
+}
+
+func loadedPrograms(results []report.Result) int {
+	n := 0
+	for _, r := range results {
+		if r.Kind == report.Program && r.Outcome == report.OK {
+			n++
+		}
+	}
+	return n
 }
 
 // stepsStatus is the exit status of a run of --step: that of the first step

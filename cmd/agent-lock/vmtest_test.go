@@ -63,7 +63,7 @@ func TestVMTestUsageErrors(t *testing.T) {
 }
 
 func TestVMTestPlan(t *testing.T) {
-	f, err := parseVMTest([]string{"--kernels", "6.1,6.12", "--run", "^fs_"})
+	f, err := parseVMTest([]string{"--kernels", "6.1,6.12", "--run", "^hardlink_"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestVMTestPlan(t *testing.T) {
 	for _, s := range steps {
 		got = append(got, strings.Join(s.Argv, " "))
 	}
-	want := []string{"agent-lock guest-load", "agent-lock adversary --json - --run ^fs_"}
+	want := []string{"agent-lock guest-load", "agent-lock adversary --json - --run ^hardlink_"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
