@@ -103,7 +103,7 @@ matrix: build setup-vm ## load every program and attack the jail on KERNELS
 guest: build setup-vm ## the jail's own tests (start, rights, ends) in a guest of each of KERNELS
 	$(GO) test -c -trimpath -tags guest -o '$(OUT)/jail.test' ./jail
 	./agent-lock vmtest --kernels '$(KERNELS)' --timeout 20m \
-		--file '$(OUT)/jail.test:/bin/jail.test' --step 'jail.test -test.v $(GUESTFLAGS)' $(VMFLAGS)
+		--file '$(OUT)/jail.test:/bin/jail.test' --step 'jail.test $(GUESTFLAGS)' $(VMFLAGS)
 
 bench: build setup-vm ## guest instructions an open costs: no jail, jail, Landlock
 	./agent-lock vmtest --kernels '$(KERNELS)' --bench $(VMFLAGS)

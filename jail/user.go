@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/agent-lock/agent-lock/policy"
 	"golang.org/x/sys/unix"
 )
 
@@ -95,13 +96,6 @@ func shellOf(name string) string {
 
 func (u User) runtimeDir() string { return filepath.Join("/run/user", strconv.Itoa(u.UID)) }
 
-// passed are the variables that a command may see. Everything else may be a
-// secret, or tell a program to load something.
-var passed = []string{
-	"TERM", "COLORTERM", "LANG", "LANGUAGE", "TZ", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CI",
-	"COLUMNS", "LINES", "DEBIAN_FRONTEND",
-}
-
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // environment is what the command gets: an allow-list of what came in, its own
@@ -118,7 +112,7 @@ func environment(from []string, u User, extra []string) []string {
 	}
 	for _, e := range from {
 		name, value, _ := strings.Cut(e, "=")
-		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") {
+		if slices.Contains(policy.PassedEnv, name) || strings.HasPrefix(name, "LC_") {
 			env[name] = value
 		}
 	}

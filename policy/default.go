@@ -9,6 +9,14 @@ import (
 // not there.
 var Private = []string{"/tmp", "/var/tmp", "/dev/shm", "/run/user"}
 
+// PassedEnv are the variables that a command may see, besides those that begin with
+// LC_ and those that describe it (HOME, USER, PATH …). Everything else may be a
+// secret, or tell a program to load something.
+var PassedEnv = []string{
+	"TERM", "COLORTERM", "LANG", "LANGUAGE", "TZ", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CI",
+	"COLUMNS", "LINES", "DEBIAN_FRONTEND",
+}
+
 const (
 	origin = "default"
 	ro     = Read
