@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -130,8 +131,11 @@ func change(verb, source, what, hook string, setup func(*Scene) error,
 	case "path_chmod", "path_chown", "path_truncate":
 		hooks = append(hooks, "inode_setattr")
 	}
+	if !strings.Contains(what, "outside") {
+		what += " outside"
+	}
 	return Case{
-		Name: "change_" + verb, Family: "changes", Source: source, What: what + " outside",
+		Name: "change_" + verb, Family: "changes", Source: source, What: what,
 		Hooks: hooks, Setup: setup, Judge: changed,
 		Attack: func(t *Target) ([]byte, error) { return nil, attack(t) },
 	}

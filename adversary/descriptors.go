@@ -94,7 +94,7 @@ var descriptors = []Case{
 	{
 		Name: "fd_by_handle", Family: "descriptors", Source: "D21",
 		What:  "opens the file by its handle (open_by_handle_at)",
-		Hooks: []string{"file_open", "capable"}, Attack: attackByHandle, Judge: tokenRead,
+		Hooks: opens, Attack: attackByHandle, Judge: tokenRead,
 	},
 }
 

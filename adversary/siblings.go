@@ -2,6 +2,7 @@ package adversary
 
 import (
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +41,8 @@ func siblingRead(name, dir string) Case {
 func sibling(name, dir, what, hook string, change func(dir string) error) Case {
 	return Case{
 		Name: name, Family: "siblings", Source: siblingSource,
-		What: what + " " + dir + ", next to proj", Hooks: []string{hook, "file_open"},
+		What:   what + " " + dir + ", next to proj",
+		Hooks:  slices.Compact([]string{hook, "file_open"}),
 		Setup:  func(s *Scene) error { return s.Sibling(dir) },
 		Attack: func(t *Target) ([]byte, error) { return nil, change(t.Args["sibling"]) },
 		Judge:  changed,

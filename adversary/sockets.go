@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	streamHooks   = []string{"unix_stream_connect", "socket_connect"}
-	datagramHooks = []string{"unix_may_send", "socket_sendmsg", "socket_connect"}
+	streamHooks   = []string{"unix_stream_connect"}
+	datagramHooks = []string{"unix_may_send"}
 )
 
 // sockets: talking to processes outside over Unix sockets.
