@@ -111,6 +111,19 @@ func startSession(ctx context.Context, a *arena, j Jail, label string, limit tim
 	return s, s.hello()
 }
 
+// lastWords is what a jail that did not come up said, on its standard output or on
+// the terminal. The terminal is read by another goroutine, so it may take a moment.
+func (s *session) lastWords() string {
+	said := string(s.said)
+	for range 40 {
+		if said = strings.TrimSpace(said + s.tty.output()); said != "" {
+			break
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	return said
+}
+
 // hello waits for the attacker's first message.
 func (s *session) hello() error {
 	m, pid, err := s.receive(startTimeout)
@@ -118,10 +131,10 @@ func (s *session) hello() error {
 		err = fmt.Errorf("got message %q, want hello", m.Kind)
 	}
 	if err != nil {
-		said := strings.TrimSpace(string(s.said) + s.tty.output())
+		said := s.lastWords()
 		s.close()
 		if said != "" {
-			return fmt.Errorf("no attacker came up inside: %w; it said: %s", err, said)
+			return fmt.Errorf("no attacker came up inside; it said: %s", said)
 		}
 		return fmt.Errorf("no attacker came up inside: %w", err)
 	}
