@@ -18,7 +18,8 @@ type Case struct {
 	Source string
 	// What says in a few words what the attacker does.
 	What string
-	// Hooks are the LSM hooks of which any one is expected to stop the attack.
+	// Hooks are the LSM hooks of which any one is expected to stop the attack, and
+	// pid_namespace where a jail that has one of its own stops it as well.
 	// They inform a mutation test and the documentation; no verdict uses them.
 	Hooks []string
 	// Setup prepares the outside. It runs as the user, once for the control

@@ -18,7 +18,7 @@ const (
 )
 
 var (
-	signalled = []string{"task_kill"}
+	signalled = []string{"task_kill", "pid_namespace"}
 	traced    = []string{"ptrace_access_check"}
 )
 
@@ -102,7 +102,7 @@ var processes = []Case{
 	{
 		Name: "process_pidfd_passed_kill", Family: "processes", Source: passedSource,
 		What:  "is passed a pidfd of it and kills it",
-		Hooks: []string{"task_kill"}, Setup: (*Scene).PassVictim,
+		Hooks: signalled, Setup: (*Scene).PassVictim,
 		Attack: func(*Target) ([]byte, error) {
 			pidfd, err := receiveFD(0)
 			if err != nil {
@@ -115,7 +115,8 @@ var processes = []Case{
 	},
 	{
 		Name: "process_prlimit", Family: "processes", Source: signalSource,
-		What: "lowers a limit of it", Hooks: []string{"task_prlimit"}, Setup: (*Scene).Victim,
+		What:  "lowers a limit of it",
+		Hooks: []string{"task_prlimit", "pid_namespace"}, Setup: (*Scene).Victim,
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			limit := unix.Rlimit{Cur: 0, Max: 0}
 			return nil, call("prlimit", unix.Prlimit(t.PID, unix.RLIMIT_CORE, &limit, nil))
@@ -124,7 +125,8 @@ var processes = []Case{
 	},
 	{
 		Name: "process_setpriority", Family: "processes", Source: signalSource,
-		What: "lowers its priority", Hooks: []string{"task_setnice"}, Setup: (*Scene).Victim,
+		What:  "lowers its priority",
+		Hooks: []string{"task_setnice", "pid_namespace"}, Setup: (*Scene).Victim,
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			return nil, call("setpriority", unix.Setpriority(unix.PRIO_PROCESS, t.PID, 19))
 		}),
