@@ -191,7 +191,7 @@ func processHooks() []Hook {
 		bpf,
 		required("bpf_map", 2, "descriptors of BPF maps"),
 		required("bpf_prog", 1, "descriptors of BPF programs"),
-		required("task_kill", 4, "signals through a pidfd that was passed in"),
+		required("task_kill", 4, "signals to the caller's process group, kill(0)"),
 		required("task_setnice", 2, "priorities of processes outside"),
 		required("task_setioprio", 2, "disk priorities of processes outside"),
 		required("task_setscheduler", 1, "scheduling of processes outside"),

@@ -134,7 +134,7 @@ int BPF_PROG(ptrace_traceme, struct task_struct *parent, int ret)
 	return only_peers(parent, HOOK_PTRACE_TRACEME, ret);
 }
 
-/* kill(2) by number stays in the pid namespace; a pidfd that was passed in does not. */
+/* kill(0) reaches the process group of the caller, which others outside may be in. */
 SEC("lsm/task_kill")
 int BPF_PROG(task_kill, struct task_struct *target, void *info, int sig, const struct cred *cred,
 	     int ret)
