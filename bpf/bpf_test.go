@@ -17,10 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// find is find_label() of jail.bpf.h.
+// find is find_label() of label.bpf.h.
 func find(slot *jailJail, inode uint64) Rights {
 	for _, m := range slot.Multipliers {
-		if label := slot.Labels[labelIndex(inode, m)]; label.Inode == inode {
+		if label := slot.Labels[labelIndex(inode, m)]; label.Object == inode {
 			return Rights(label.Rights)
 		}
 	}
@@ -47,7 +47,7 @@ func TestEveryLabelIsFoundInTwoProbes(t *testing.T) {
 		}
 		// find_label() takes an empty first place for the end of the search.
 		for inode := range labels {
-			if slot.Labels[labelIndex(inode, slot.Multipliers[0])].Inode == 0 {
+			if slot.Labels[labelIndex(inode, slot.Multipliers[0])].Object == 0 {
 				t.Errorf("%d labels: the first place of inode %x is empty", n, inode)
 			}
 		}
@@ -115,7 +115,6 @@ func TestSizesAgree(t *testing.T) {
 	for _, line := range []string{
 		fmt.Sprintf("#define MAX_JAILS %d", MaxJails),
 		fmt.Sprintf("#define NAMESPACE_PLACES %d", namespacePlaces),
-		fmt.Sprintf("#define NAMESPACE_PROBES %d", namespaceProbes),
 	} {
 		words := strings.ReplaceAll(line, " ", `\s+`)
 		if !regexp.MustCompile(`(?m)^` + words + `$`).Match(source) {

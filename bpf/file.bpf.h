@@ -7,7 +7,7 @@
 #ifndef AGENT_LOCK_FILE_BPF_H
 #define AGENT_LOCK_FILE_BPF_H
 
-#include "jail.bpf.h"
+#include "guard.bpf.h"
 
 /* Pipes, sockets, memfds: on superblocks that no path leads to. */
 static __always_inline bool has_no_path(struct dentry *dentry)
@@ -19,7 +19,7 @@ static __always_inline bool has_no_path(struct dentry *dentry)
 static __always_inline int refuse_sight(struct current_jail *c, struct dentry *dentry, __u32 want,
 					__u32 given)
 {
-	if (given || c->jail->flags & JAIL_SHOW_OUTSIDE)
+	if (given & RIGHT_ANY || c->jail->flags & JAIL_SHOW_OUTSIDE)
 		return refuse(c, dentry, want, given, ERROR(EACCES));
 	return refuse(c, dentry, want, given, ERROR(ENOENT));
 }
@@ -58,12 +58,28 @@ static __always_inline bool links_forbid(struct current_jail *c, struct dentry *
 	return inode->i_nlink >= others;
 }
 
+/* Why rights that suffice do not help; REASON_RIGHTS: they do. */
+static __always_inline enum reason forbidden(struct current_jail *c, struct dentry *dentry,
+					     __u32 want, __u32 given)
+{
+	if (given & RIGHT_GUARDED) {
+		if (may_be_ruled(c->jail, dentry) && name_denies(c->jail, dentry))
+			return REASON_DENIED;
+		if (want & RIGHT_WRITE && names_protect(c->jail, dentry))
+			return REASON_PROTECTED;
+	}
+	if (links_forbid(c, dentry, want, given))
+		return REASON_LINKS;
+	return REASON_RIGHTS;
+}
+
 static __always_inline int check_use(struct current_jail *c, struct dentry *dentry, __u32 want)
 {
 	__u32 given = rights_at(c->jail, dentry);
 
 	if ((given & want) == want) {
-		if (!links_forbid(c, dentry, want, given))
+		c->reason = forbidden(c, dentry, want, given);
+		if (c->reason == REASON_RIGHTS)
 			return 0;
 		return refuse(c, dentry, want, given, ERROR(EACCES));
 	}
@@ -75,28 +91,41 @@ static __always_inline int check_use(struct current_jail *c, struct dentry *dent
 }
 
 /*
- * Rights for making or removing a name: those of the directory, less what a
- * label on the named object itself takes away.
+ * The rights for making or removing a name, which may be a rule's own; without
+ * RIGHT_WRITE if the name is protected or leads to a rule.
  */
-static __always_inline __u32 entry_rights(struct current_jail *c, struct dentry *dir,
-					  struct dentry *entry)
+static __always_inline __u32 entry_rights(struct current_jail *c, struct dentry *entry)
 {
-	struct inode *inode = entry->d_inode;
-	__u32 given = rights_at(c->jail, dir), own;
+	__u32 given = rights_at(c->jail, entry);
 
-	if (inode && find_label(c->jail, inode, &own))
-		given &= own;
+	if (given & RIGHT_FIXED)
+		return given & ~RIGHT_WRITE;
+	if (given & RIGHT_WRITE && given & RIGHT_GUARDED && names_protect(c->jail, entry)) {
+		c->reason = REASON_PROTECTED;
+		return given & ~RIGHT_WRITE;
+	}
 	return given;
 }
 
-static __always_inline int check_entry(struct current_jail *c, struct dentry *dir,
-				       struct dentry *entry)
+static __always_inline int check_entry(struct current_jail *c, struct dentry *entry)
 {
-	__u32 given = entry_rights(c, dir, entry);
+	__u32 given = entry_rights(c, entry);
 
 	if (given & RIGHT_WRITE)
 		return 0;
 	return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
+}
+
+/* What the jail makes itself is not guarded from it. */
+static __always_inline int check_new(struct current_jail *c, struct dentry *entry, bool directory)
+{
+	__u32 given = entry_rights(c, entry);
+
+	if (!(given & RIGHT_WRITE))
+		return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
+	if (given & RIGHT_GUARDED && (directory || is_repository(c->jail, entry)))
+		remember(c->jail, entry);
+	return 0;
 }
 
 static __always_inline __u32 wanted_by(struct file *file)
@@ -152,7 +181,7 @@ int BPF_PROG(path_unlink, const struct path *dir, struct dentry *dentry, int ret
 
 	if (ret || !jailed(&c, HOOK_PATH_UNLINK))
 		return ret;
-	return check_entry(&c, dir->dentry, dentry);
+	return check_entry(&c, dentry);
 }
 
 SEC("lsm/path_rmdir")
@@ -162,7 +191,7 @@ int BPF_PROG(path_rmdir, const struct path *dir, struct dentry *dentry, int ret)
 
 	if (ret || !jailed(&c, HOOK_PATH_RMDIR))
 		return ret;
-	return check_entry(&c, dir->dentry, dentry);
+	return check_entry(&c, dentry);
 }
 
 SEC("lsm/path_mkdir")
@@ -172,7 +201,7 @@ int BPF_PROG(path_mkdir, const struct path *dir, struct dentry *dentry, umode_t 
 
 	if (ret || !jailed(&c, HOOK_PATH_MKDIR))
 		return ret;
-	return check_entry(&c, dir->dentry, dentry);
+	return check_new(&c, dentry, true);
 }
 
 /* Also open(O_CREAT) and bind(2) of a Unix socket. */
@@ -186,7 +215,7 @@ int BPF_PROG(path_mknod, const struct path *dir, struct dentry *dentry, umode_t 
 		return ret;
 	if (S_ISDEVICE(mode)) /* a way to any disk */
 		return refuse_always(&c);
-	return check_entry(&c, dir->dentry, dentry);
+	return check_new(&c, dentry, false);
 }
 
 SEC("lsm/path_symlink")
@@ -197,19 +226,19 @@ int BPF_PROG(path_symlink, const struct path *dir, struct dentry *dentry, const 
 
 	if (ret || !jailed(&c, HOOK_PATH_SYMLINK))
 		return ret;
-	return check_entry(&c, dir->dentry, dentry);
+	return check_entry(&c, dentry);
 }
 
 /*
  * A new name must not give more than the old one: what is linked has to be
- * writable already. EXDEV makes git, cargo and pnpm fall back to copying.
+ * changeable already. EXDEV makes git, cargo and pnpm fall back to copying.
  */
 static __always_inline int check_link(struct current_jail *c, struct dentry *old_dentry,
-				      struct dentry *new_dir, struct dentry *new_dentry)
+				      struct dentry *new_dentry)
 {
 	const __u32 want = RIGHT_READ | RIGHT_WRITE;
-	__u32 from = has_no_path(old_dentry) ? want : rights_at(c->jail, old_dentry);
-	__u32 to = entry_rights(c, new_dir, new_dentry);
+	__u32 from = has_no_path(old_dentry) ? want : entry_rights(c, old_dentry);
+	__u32 to = entry_rights(c, new_dentry);
 
 	if ((from & want) == want && to & RIGHT_WRITE)
 		return 0;
@@ -228,16 +257,15 @@ int BPF_PROG(path_link, struct dentry *old_dentry, const struct path *new_dir,
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
-	return check_link(&c, old_dentry, new_dir->dentry, new_dentry);
+	return check_link(&c, old_dentry, new_dentry);
 }
 
 /* Called once a direction for RENAME_EXCHANGE; both names are checked either way. */
-static __always_inline int check_rename(struct current_jail *c, struct dentry *old_dir,
-					struct dentry *old_dentry, struct dentry *new_dir,
+static __always_inline int check_rename(struct current_jail *c, struct dentry *old_dentry,
 					struct dentry *new_dentry)
 {
-	__u32 from = entry_rights(c, old_dir, old_dentry);
-	__u32 to = entry_rights(c, new_dir, new_dentry);
+	__u32 from = entry_rights(c, old_dentry);
+	__u32 to = entry_rights(c, new_dentry);
 
 	if (from & to & RIGHT_WRITE)
 		return 0;
@@ -256,7 +284,7 @@ int BPF_PROG(path_rename, const struct path *old_dir, struct dentry *old_dentry,
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	return check_rename(&c, old_dir->dentry, old_dentry, new_dir->dentry, new_dentry);
+	return check_rename(&c, old_dentry, new_dentry);
 }
 
 SEC("lsm/path_truncate")

@@ -16,7 +16,7 @@ static __always_inline int entry_changed(struct dentry *dentry, __u32 hook, int 
 
 	if (ret || !jailed(&c, hook))
 		return ret;
-	return check_entry(&c, dentry->d_parent, dentry);
+	return check_entry(&c, dentry);
 }
 
 SEC("lsm/inode_unlink")
@@ -34,13 +34,21 @@ int BPF_PROG(inode_rmdir, struct inode *dir, struct dentry *dentry, int ret)
 SEC("lsm/inode_mkdir")
 int BPF_PROG(inode_mkdir, struct inode *dir, struct dentry *dentry, umode_t mode, int ret)
 {
-	return entry_changed(dentry, HOOK_PATH_MKDIR, ret);
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_MKDIR))
+		return ret;
+	return check_new(&c, dentry, true);
 }
 
 SEC("lsm/inode_create")
 int BPF_PROG(inode_create, struct inode *dir, struct dentry *dentry, umode_t mode, int ret)
 {
-	return entry_changed(dentry, HOOK_PATH_MKNOD, ret);
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
+		return ret;
+	return check_new(&c, dentry, false);
 }
 
 SEC("lsm/inode_mknod")
@@ -53,7 +61,7 @@ int BPF_PROG(inode_mknod, struct inode *dir, struct dentry *dentry, umode_t mode
 		return ret;
 	if (S_ISDEVICE(mode))
 		return refuse_always(&c);
-	return check_entry(&c, dentry->d_parent, dentry);
+	return check_entry(&c, dentry);
 }
 
 SEC("lsm/inode_symlink")
@@ -70,7 +78,7 @@ int BPF_PROG(inode_link, struct dentry *old_dentry, struct inode *dir, struct de
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
-	return check_link(&c, old_dentry, new_dentry->d_parent, new_dentry);
+	return check_link(&c, old_dentry, new_dentry);
 }
 
 SEC("lsm/inode_rename")
@@ -81,7 +89,7 @@ int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, str
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	return check_rename(&c, old_dentry->d_parent, old_dentry, new_dentry->d_parent, new_dentry);
+	return check_rename(&c, old_dentry, new_dentry);
 }
 
 /* Mode, owner, length and times at once. */

@@ -12,7 +12,9 @@
  *   socket.bpf.h     Unix sockets: own ones, and those with RIGHT_CONNECT
  *   process.bpf.h    mounts, namespaces, ptrace, bpf: never
  *   lifecycle.bpf.h  inode addresses for the supervisor; the end of a jail
- *   jail.bpf.h       maps, labels, the walk, denial records
+ *   guard.bpf.h      names that are protected or denied anywhere
+ *   label.bpf.h      the walk up, labels, names in one directory
+ *   jail.bpf.h       maps, which jail, denial records
  *
  * Every hook keeps an earlier program's refusal. Every failure denies.
  */

@@ -17,16 +17,24 @@
 #define LABEL_BITS 12
 #define MAX_LABELS (1 << LABEL_BITS)
 
-/* A right holds for the labelled inode and all below it, RIGHT_SELF for the inode alone. */
+/* A right holds for the labelled object and all below it. */
 enum right {
 	RIGHT_READ = 1 << 0,
 	RIGHT_WRITE = 1 << 1,
 	RIGHT_EXECUTE = 1 << 2,
-	RIGHT_SELF = 1 << 3,	/* exists: stat and readlink, nothing else */
+	RIGHT_SELF = 1 << 3,	/* of the object alone: exists, stat and readlink */
 	RIGHT_CONNECT = 1 << 4, /* a Unix socket of the host's that may be talked to */
-	RIGHT_LINKED =
-		1 << 5, /* not a right: names of outside files may be here, see JAIL_LINKS_* */
+
+	/* Not rights, but what else is to be known at a label. */
+	RIGHT_LINKED = 1 << 5,	/* names of outside files may be here, see JAIL_LINKS_* */
+	RIGHT_FIXED = 1 << 6,	/* of the object alone: keeps its name */
+	RIGHT_WAY = 1 << 7,	/* leads to a rule, has the rights of what is around it */
+	RIGHT_NAMES = 1 << 8,	/* there are rules for names in this directory */
+	RIGHT_FILES = 1 << 9,	/* files below may have labels of their own */
+	RIGHT_GUARDED = 1 << 10 /* the rules for names anywhere hold here */
 };
+#define RIGHT_OWN (RIGHT_SELF | RIGHT_FIXED)
+#define RIGHT_ANY (RIGHT_READ | RIGHT_WRITE | RIGHT_EXECUTE | RIGHT_SELF | RIGHT_CONNECT)
 
 enum jail_flag {
 	JAIL_LINKS_READONLY =
@@ -35,8 +43,9 @@ enum jail_flag {
 	JAIL_SHOW_OUTSIDE = 1 << 2, /* EACCES where it would be ENOENT */
 };
 
+/* Of a directory, by its dentry, of which it has one; of anything else by its inode. */
 struct label {
-	__u64 inode; /* address; 0: unused */
+	__u64 object; /* address; 0: unused */
 	enum right rights;
 	__u32 unused;
 };
@@ -46,7 +55,8 @@ struct jail {
 	__u64 cookie; /* differs between any two jails, also over time */
 	__u32 multipliers[2];
 	enum jail_flag flags;
-	__u32 unused;
+	__u32 slot;	    /* its own number */
+	__u8 initials[256]; /* 1: a rule for names anywhere begins with this byte */
 	struct label labels[MAX_LABELS];
 };
 
@@ -107,6 +117,50 @@ enum hook {
 	HOOK_SETTIME,
 };
 
+#define NAME_LEN 64
+#define MADE_LEN 32
+
+/*
+ * A rule for names: of entries of one directory, or anywhere. In an LPM trie, so
+ * that the longest beginning of a name wins; one that ends in a zero byte is a
+ * whole name.
+ */
+struct name_key {
+	__u32 bits; /* of what follows */
+	__u32 slot;
+	__u64 within; /* address of the directory's dentry, or NAMES_* */
+	union {
+		char name[NAME_LEN];
+		__u64 words[NAME_LEN / 8];
+	};
+};
+
+/* Groups of names; what is larger is a directory. */
+#define NAMES_ANYWHERE	    0 /* lower case: case is ignored */
+#define NAMES_IN_REPOSITORY 1 /* in a .git */
+#define NAMES_IN_MODULES    2 /* at any depth in .git/modules and .git/worktrees */
+
+enum name_kind {
+	NAME_RIGHTS,	 /* in one directory: has these rights */
+	NAME_PROTECTED,	 /* not changed */
+	NAME_DENIED,	 /* not opened, if it is no directory */
+	NAME_REPOSITORY, /* git's: NAMES_IN_REPOSITORY hold in it */
+	NAME_MODULES,	 /* git's: NAMES_IN_MODULES hold in it */
+	NAME_FREE,	 /* nothing below is protected */
+};
+
+struct name_rule {
+	enum name_kind kind;
+	enum right rights;
+};
+
+enum reason {
+	REASON_RIGHTS,	  /* of the label do not suffice */
+	REASON_LINKS,	  /* the file has several names */
+	REASON_PROTECTED, /* the name is protected */
+	REASON_DENIED,	  /* the name is denied */
+};
+
 #define EVENT_NAMES    20
 #define EVENT_NAME_LEN 64
 #define COMM_LEN       16
@@ -121,16 +175,17 @@ struct event {
 	__u32 pid; /* thread group, in the initial pid namespace */
 	__u32 dev; /* file system of the object, as the kernel encodes it; 0: no object */
 	__u32 depth;
-	__u32 unused;
+	enum reason reason;
 	char comm[COMM_LEN];
 	char names[EVENT_NAMES][EVENT_NAME_LEN];
 };
 
 /* One open descriptor of the reading process or of a child of it. */
 struct descriptor {
-	__u64 inode; /* address */
-	__u32 tgid;  /* in the initial pid namespace */
-	__u32 pidns; /* inode number */
+	__u64 inode;  /* address */
+	__u64 dentry; /* address */
+	__u32 tgid;   /* in the initial pid namespace */
+	__u32 pidns;  /* inode number */
 	__u32 fd;
 	__u32 child; /* 1: the child's */
 };
@@ -149,12 +204,10 @@ struct {
 } jails SEC(".maps");
 
 /*
- * Which pid namespaces are jails. A namespace is entered at one of the
- * NAMESPACE_PROBES places that follow its inode number, modulo the size: the
- * kernel inlines lookups in an array, and most tasks of a jail need just one.
+ * Which pid namespaces are jails. A namespace is entered at its inode number,
+ * modulo the size: the kernel inlines lookups in an array.
  */
-#define NAMESPACE_PLACES 1024
-#define NAMESPACE_PROBES 4
+#define NAMESPACE_PLACES 4096
 
 struct entry {
 	__u32 inum; /* 0: free */
@@ -220,6 +273,32 @@ struct {
 	__type(value, __u64);
 } sockets SEC(".maps");
 
+#define MAX_NAMES 16384
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, MAX_NAMES);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_RDONLY_PROG);
+	__type(key, struct name_key);
+	__type(value, struct name_rule);
+} names SEC(".maps");
+
+/* A directory, or .git, that a jail has made. */
+struct made_key {
+	__u64 cookie; /* the jail's */
+	__u64 parent; /* inode number */
+	__u32 dev;
+	__u32 generation;
+	char name[MADE_LEN];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct made_key);
+	__type(value, __u32);
+} made SEC(".maps");
+
 /* Keys made in a jail: address -> its cookie. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -230,25 +309,23 @@ struct {
 
 /* ---- Which jail ---- */
 
-#define MAX_PIDNS_LEVEL 32 /* include/linux/pid_namespace.h */
+#define MAX_PIDNS_LEVEL	  32	      /* include/linux/pid_namespace.h */
+#define PROC_PID_INIT_INO 0xEFFFFFFCU /* include/linux/proc_ns.h: the initial namespace */
 
 struct current_jail {
 	__u32 slot;
 	enum hook hook;		 /* that is asking */
+	enum reason reason;	 /* why it refuses */
 	const struct jail *jail; /* NULL: not jailed */
 	struct pid_namespace *ns;
 };
 
 static __always_inline struct entry *find_namespace(__u32 inum)
 {
-	for (int i = 0; i < NAMESPACE_PROBES; i++) {
-		__u32 place = (inum + i) % NAMESPACE_PLACES;
-		struct entry *ns = bpf_map_lookup_elem(&namespaces, &place);
+	__u32 place = inum % NAMESPACE_PLACES;
+	struct entry *ns = bpf_map_lookup_elem(&namespaces, &place);
 
-		if (ns && ns->inum == inum)
-			return ns;
-	}
-	return NULL;
+	return ns && ns->inum == inum ? ns : NULL;
 }
 
 static __always_inline bool lookup_jail(struct current_jail *c, __u32 inum)
@@ -292,7 +369,7 @@ static __noinline __u32 exiting_task_jail(struct task_struct *task)
 /*
  * Is the current task in a jail? setns(2) and unshare(2) only ever lead to
  * descendants, so the jail's namespace stays among the ancestors of
- * pid_ns_for_children. In the initial namespace this is four loads.
+ * pid_ns_for_children. In the initial namespace this is three loads.
  */
 static __always_inline bool jailed(struct current_jail *c, enum hook hook)
 {
@@ -305,75 +382,20 @@ static __always_inline bool jailed(struct current_jail *c, enum hook hook)
 		return lookup_jail(c, exiting_task_jail(task));
 	ns = nsproxy->pid_ns_for_children;
 	for (int i = 0; i < MAX_PIDNS_LEVEL; i++) {
-		if (!ns || ns->level == 0)
+		__u32 inum;
+
+		if (!ns)
 			return false;
-		if (lookup_jail(c, ns->ns.inum)) {
+		inum = ns->ns.inum;
+		if (inum == PROC_PID_INIT_INO)
+			return false;
+		if (lookup_jail(c, inum)) {
 			c->ns = ns;
 			return true;
 		}
 		ns = ns->parent;
 	}
 	return false;
-}
-
-/* ---- Which label ---- */
-
-#define MAX_DEPTH 64
-
-/*
- * The low half of an address as a plain number. The kernel lets no program
- * calculate with a pointer, but a 32-bit move drops that (with CAP_PERFMON);
- * the asm keeps clang from widening it to two shifts.
- */
-static __always_inline __u32 low_half(const void *address)
-{
-	__u32 low = (__u32)(__u64)address;
-
-	asm volatile("%0 = %0" : "+w"(low));
-	return low;
-}
-
-/*
- * Two probes at most. A label is at its second place only while another one is
- * at its first, so an empty first place ends the search.
- */
-static __always_inline bool find_label(const struct jail *jail, struct inode *inode, __u32 *rights)
-{
-	__u32 low = low_half(inode);
-	const struct label *label;
-
-	label = &jail->labels[(low * jail->multipliers[0]) >> (32 - LABEL_BITS)];
-	if (!label->inode)
-		return false;
-	if (label->inode != (__u64)inode) {
-		label = &jail->labels[(low * jail->multipliers[1]) >> (32 - LABEL_BITS)];
-		if (label->inode != (__u64)inode)
-			return false;
-	}
-	*rights = label->rights;
-	return true;
-}
-
-/*
- * The rights that the nearest label on the way up gives. No label, or more
- * than MAX_DEPTH levels: none.
- */
-static __noinline __u32 rights_at(const struct jail *jail, struct dentry *dentry)
-{
-	__u32 rights = 0;
-
-	for (int i = 0; i < MAX_DEPTH; i++) {
-		struct inode *inode = dentry->d_inode;
-		struct dentry *parent;
-
-		if (inode && find_label(jail, inode, &rights))
-			return i == 0 ? rights : rights & ~RIGHT_SELF;
-		parent = dentry->d_parent;
-		if (parent == dentry)
-			break;
-		dentry = parent;
-	}
-	return 0;
 }
 
 /* ---- Denials ---- */
@@ -427,7 +449,7 @@ static __noinline int record(struct current_jail *c, struct dentry *dentry, __u3
 	event->pid = bpf_get_current_pid_tgid() >> 32;
 	event->dev = 0;
 	event->depth = 0;
-	event->unused = 0;
+	event->reason = c->reason;
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
 	if (dentry)
 		name_object(event, dentry);

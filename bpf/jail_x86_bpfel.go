@@ -14,12 +14,13 @@ import (
 )
 
 type jailDescriptor struct {
-	_     structs.HostLayout
-	Inode uint64
-	Tgid  uint32
-	Pidns uint32
-	Fd    uint32
-	Child uint32
+	_      structs.HostLayout
+	Inode  uint64
+	Dentry uint64
+	Tgid   uint32
+	Pidns  uint32
+	Fd     uint32
+	Child  uint32
 }
 
 type jailEntry struct {
@@ -39,7 +40,7 @@ type jailEvent struct {
 	Pid    uint32
 	Dev    uint32
 	Depth  uint32
-	Unused uint32
+	Reason jailReason
 	Comm   [16]int8
 	Names  [20][64]int8
 }
@@ -108,7 +109,8 @@ type jailJail struct {
 	Cookie      uint64
 	Multipliers [2]uint32
 	Flags       jailJailFlag
-	Unused      uint32
+	Slot        uint32
+	Initials    [256]uint8
 	Labels      [4096]jailLabel
 }
 
@@ -122,9 +124,43 @@ const (
 
 type jailLabel struct {
 	_      structs.HostLayout
-	Inode  uint64
+	Object uint64
 	Rights jailRight
 	Unused uint32
+}
+
+type jailMadeKey struct {
+	_          structs.HostLayout
+	Cookie     uint64
+	Parent     uint64
+	Dev        uint32
+	Generation uint32
+	Name       [32]int8
+}
+
+type jailNameKey struct {
+	_      structs.HostLayout
+	Bits   uint32
+	Slot   uint32
+	Within uint64
+	Name   [64]int8
+}
+
+type jailNameKind uint32
+
+const (
+	jailNameKindNAME_RIGHTS     jailNameKind = 0
+	jailNameKindNAME_PROTECTED  jailNameKind = 1
+	jailNameKindNAME_DENIED     jailNameKind = 2
+	jailNameKindNAME_REPOSITORY jailNameKind = 3
+	jailNameKindNAME_MODULES    jailNameKind = 4
+	jailNameKindNAME_FREE       jailNameKind = 5
+)
+
+type jailNameRule struct {
+	_      structs.HostLayout
+	Kind   jailNameKind
+	Rights jailRight
 }
 
 type jailPlace struct {
@@ -133,6 +169,15 @@ type jailPlace struct {
 	Unused uint32
 	Cookie uint64
 }
+
+type jailReason uint32
+
+const (
+	jailReasonREASON_RIGHTS    jailReason = 0
+	jailReasonREASON_LINKS     jailReason = 1
+	jailReasonREASON_PROTECTED jailReason = 2
+	jailReasonREASON_DENIED    jailReason = 3
+)
 
 type jailRight uint32
 
@@ -143,6 +188,11 @@ const (
 	jailRightRIGHT_SELF    jailRight = 8
 	jailRightRIGHT_CONNECT jailRight = 16
 	jailRightRIGHT_LINKED  jailRight = 32
+	jailRightRIGHT_FIXED   jailRight = 64
+	jailRightRIGHT_WAY     jailRight = 128
+	jailRightRIGHT_NAMES   jailRight = 256
+	jailRightRIGHT_FILES   jailRight = 512
+	jailRightRIGHT_GUARDED jailRight = 1024
 )
 
 // Names of all BPF objects in the ELF.
@@ -153,6 +203,8 @@ const (
 	jailMapJails                   = "jails"
 	jailMapKeys                    = "keys"
 	jailMapLost                    = "lost"
+	jailMapMade                    = "made"
+	jailMapNames                   = "names"
 	jailMapNamespaces              = "namespaces"
 	jailMapRings                   = "rings"
 	jailMapSockets                 = "sockets"
@@ -230,6 +282,7 @@ const (
 	jailProgUringOverrideCreds     = "uring_override_creds"
 	jailProgUringSqpoll            = "uring_sqpoll"
 	jailProgUsernsCreate           = "userns_create"
+	jailVarShortNameOffset         = "short_name_offset"
 )
 
 // loadJail returns the embedded CollectionSpec for jail.
@@ -357,6 +410,8 @@ type jailMapSpecs struct {
 	Jails       *ebpf.MapSpec `ebpf:"jails"`
 	Keys        *ebpf.MapSpec `ebpf:"keys"`
 	Lost        *ebpf.MapSpec `ebpf:"lost"`
+	Made        *ebpf.MapSpec `ebpf:"made"`
+	Names       *ebpf.MapSpec `ebpf:"names"`
 	Namespaces  *ebpf.MapSpec `ebpf:"namespaces"`
 	Rings       *ebpf.MapSpec `ebpf:"rings"`
 	Sockets     *ebpf.MapSpec `ebpf:"sockets"`
@@ -367,6 +422,7 @@ type jailMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type jailVariableSpecs struct {
+	ShortNameOffset *ebpf.VariableSpec `ebpf:"short_name_offset"`
 }
 
 // jailObjects contains all objects after they have been loaded into the kernel.
@@ -393,6 +449,8 @@ type jailMaps struct {
 	Jails       *ebpf.Map `ebpf:"jails"`
 	Keys        *ebpf.Map `ebpf:"keys"`
 	Lost        *ebpf.Map `ebpf:"lost"`
+	Made        *ebpf.Map `ebpf:"made"`
+	Names       *ebpf.Map `ebpf:"names"`
 	Namespaces  *ebpf.Map `ebpf:"namespaces"`
 	Rings       *ebpf.Map `ebpf:"rings"`
 	Sockets     *ebpf.Map `ebpf:"sockets"`
@@ -405,6 +463,8 @@ func (m *jailMaps) Close() error {
 		m.Jails,
 		m.Keys,
 		m.Lost,
+		m.Made,
+		m.Names,
 		m.Namespaces,
 		m.Rings,
 		m.Sockets,
@@ -416,6 +476,7 @@ func (m *jailMaps) Close() error {
 //
 // It can be passed to loadJailObjects or ebpf.CollectionSpec.LoadAndAssign.
 type jailVariables struct {
+	ShortNameOffset *ebpf.Variable `ebpf:"short_name_offset"`
 }
 
 // jailPrograms contains all programs after they have been loaded into the kernel.

@@ -28,6 +28,7 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -116,9 +117,11 @@ struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	unsigned int i_nlink;
+	__u32 i_generation;
 } KERNEL_TYPE;
 
 struct qstr {
+	__u32 len;
 	const unsigned char *name;
 } KERNEL_TYPE;
 
@@ -133,6 +136,9 @@ struct dentry {
 	struct inode *d_inode;
 	struct super_block *d_sb;
 } KERNEL_TYPE;
+
+/* The least that fits into every kernel's short names, with its end. */
+#define DNAME_INLINE 32
 
 struct vfsmount;
 

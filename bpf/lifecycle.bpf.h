@@ -36,6 +36,7 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	if (!nsproxy)
 		return 0;
 	d.inode = (__u64)file->f_inode;
+	d.dentry = (__u64)file->f_path.dentry;
 	d.tgid = task->tgid;
 	d.pidns = nsproxy->pid_ns_for_children->ns.inum;
 	d.fd = ctx->fd;

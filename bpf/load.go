@@ -25,13 +25,9 @@ type Loaded struct {
 // not a jail would use it here, and reports how that went. Its error means that
 // nothing could be tried.
 func LoadEach(report func(Loaded)) error {
-	spec, err := loadJail()
+	spec, kernel, err := readObject()
 	if err != nil {
-		return fmt.Errorf("read BPF object: %w", err)
-	}
-	kernel, err := btf.LoadKernelSpec()
-	if err != nil {
-		return fmt.Errorf("read the kernel's types: %w", err)
+		return err
 	}
 	cache := btf.NewCache()
 	for _, hook := range Hooks() {

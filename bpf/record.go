@@ -19,7 +19,9 @@ type Record struct {
 	// Want is what was asked for; Given is what the nearest label gives.
 	// Both are 0 for operations that no label can allow.
 	Want, Given Rights
-	Errno       syscall.Errno
+	// Reason is what decided where the rights themselves would do.
+	Reason Reason
+	Errno  syscall.Errno
 	// PID is the thread group in the initial pid namespace, Comm its name.
 	PID  int
 	Comm string
@@ -31,6 +33,17 @@ type Record struct {
 	Cut  bool
 }
 
+// Reason is what decided.
+type Reason uint32
+
+// The reasons.
+const (
+	ByRights    = Reason(jailReasonREASON_RIGHTS)
+	ByLinks     = Reason(jailReasonREASON_LINKS)     // the file has several names
+	ByProtected = Reason(jailReasonREASON_PROTECTED) // a name is protected
+	ByDenied    = Reason(jailReasonREASON_DENIED)    // the name is denied
+)
+
 // decodeRecord reads a struct event of jail.bpf.h.
 func decodeRecord(raw []byte) (Record, error) {
 	var e jailEvent
@@ -41,14 +54,15 @@ func decodeRecord(raw []byte) (Record, error) {
 		return Record{}, fmt.Errorf("decode denial: %w", err)
 	}
 	r := Record{
-		Since: time.Duration(e.TimeNs),
-		Hook:  hookName(e.Hook),
-		Want:  Rights(e.Want),
-		Given: Rights(e.Given),
-		Errno: syscall.Errno(-e.Error),
-		PID:   int(e.Pid),
-		Comm:  text(e.Comm[:]),
-		Dev:   e.Dev,
+		Since:  time.Duration(e.TimeNs),
+		Hook:   hookName(e.Hook),
+		Want:   Rights(e.Want),
+		Given:  Rights(e.Given),
+		Reason: Reason(e.Reason),
+		Errno:  syscall.Errno(-e.Error),
+		PID:    int(e.Pid),
+		Comm:   text(e.Comm[:]),
+		Dev:    e.Dev,
 	}
 	if e.Dev == 0 {
 		return r, nil

@@ -83,13 +83,9 @@ func attach(dir string, opts SetOptions) error {
 	if err := mountBPFFS(); err != nil {
 		return err
 	}
-	spec, err := loadJail()
+	spec, kernel, err := readObject()
 	if err != nil {
-		return fmt.Errorf("read BPF object: %w", err)
-	}
-	kernel, err := btf.LoadKernelSpec()
-	if err != nil {
-		return fmt.Errorf("read the kernel's types: %w (it needs CONFIG_DEBUG_INFO_BTF)", err)
+		return err
 	}
 	if err := fit(spec, kernel, opts); err != nil {
 		return err
@@ -171,6 +167,7 @@ func (s *Set) load(dir string) error {
 	for name, m := range map[string]**ebpf.Map{
 		jailMapInits:       &s.maps.Inits,
 		jailMapJails:       &s.maps.Jails,
+		jailMapNames:       &s.maps.Names,
 		jailMapNamespaces:  &s.maps.Namespaces,
 		jailMapRings:       &s.maps.Rings,
 		jailMapLost:        &s.maps.Lost,

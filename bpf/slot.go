@@ -72,8 +72,7 @@ func Take(opts SetOptions) (*Slot, error) {
 const (
 	// MaxJails is how many jails one attach set serves at a time.
 	MaxJails        = 64
-	namespacePlaces = 1024
-	namespaceProbes = 4
+	namespacePlaces = 4096
 )
 
 func (s *Set) lockFile(number uint32) string {
@@ -125,20 +124,20 @@ func (s *Set) slotsWithNamespace() (map[uint32]bool, error) {
 	return inUse, nil
 }
 
-// freePlace finds where a namespace can be entered.
+// errPlaceTaken says that another jail's namespace has the same place.
+var errPlaceTaken = errors.New("its place is taken by another jail; start again")
+
+// freePlace returns where a namespace is entered.
 func (s *Set) freePlace(inum uint32) (uint32, error) {
-	for i := range uint32(namespaceProbes) {
-		place := (inum + i) % namespacePlaces
-		var ns jailEntry
-		if err := s.maps.Namespaces.Lookup(place, &ns); err != nil {
-			return 0, fmt.Errorf("read running jails: %w", err)
-		}
-		if ns.Inum == 0 || ns.Inum == inum {
-			return place, nil
-		}
+	place := inum % namespacePlaces
+	var ns jailEntry
+	if err := s.maps.Namespaces.Lookup(place, &ns); err != nil {
+		return 0, fmt.Errorf("read running jails: %w", err)
 	}
-	return 0, fmt.Errorf("enter pid namespace %d: its places are taken by other jails; "+
-		"start again", inum)
+	if ns.Inum != 0 && ns.Inum != inum {
+		return 0, fmt.Errorf("enter pid namespace %d: %w", inum, errPlaceTaken)
+	}
+	return place, nil
 }
 
 // reset gives the slot a fresh state and a ring buffer of its own.
@@ -164,10 +163,10 @@ func (s *Slot) reset() error {
 	return nil
 }
 
-// Descriptor tells where an open descriptor's inode lives in the kernel.
+// Descriptor tells where what an open descriptor leads to lives in the kernel.
 type Descriptor struct {
-	FD    int
-	Inode uint64
+	FD            int
+	Inode, Dentry uint64
 }
 
 // Process is a process as the kernel half sees it.
@@ -199,7 +198,7 @@ func (s *Slot) Look() (fds []Descriptor, self Process, children []Process, err e
 		p := Process{TGID: d.Tgid, PIDNS: d.Pidns}
 		if d.Child == 0 {
 			self = p
-			fds = append(fds, Descriptor{FD: int(d.Fd), Inode: d.Inode})
+			fds = append(fds, Descriptor{FD: int(d.Fd), Inode: d.Inode, Dentry: d.Dentry})
 		} else if !seen[p] {
 			seen[p] = true
 			children = append(children, p)
@@ -208,14 +207,20 @@ func (s *Slot) Look() (fds []Descriptor, self Process, children []Process, err e
 	return fds, self, children, nil
 }
 
-// Arm puts the labels in force, for the pid namespace of init and all below it,
-// from this moment on. It is called once.
-func (s *Slot) Arm(labels map[uint64]Rights, opts SlotOptions, self, init Process) error {
-	value := &jailJail{Cookie: rand.Uint64() | 1, Flags: jailJailFlag(opts.Links)}
+// Arm puts the labels, by address, and the rules for names in force, for the pid
+// namespace of init and all below it, from this moment on. It is called once.
+func (s *Slot) Arm(
+	labels map[uint64]Rights, names []Name, opts SlotOptions, self, init Process,
+) error {
+	value := &jailJail{Cookie: rand.Uint64() | 1, Flags: jailJailFlag(opts.Links),
+		Slot: s.number, Initials: initials(names)}
 	if opts.ShowOutside {
 		value.Flags |= jailJailFlagJAIL_SHOW_OUTSIDE
 	}
 	if err := fillLabels(value, labels); err != nil {
+		return err
+	}
+	if err := s.set.enterNames(s.number, names); err != nil {
 		return err
 	}
 	// Two starts must not choose the same place, nor an end empty it meanwhile.
@@ -292,6 +297,7 @@ func (s *Slot) Release() error {
 		check(maps.Inits.Delete(s.init))
 		check(s.leave())
 	}
+	check(s.set.forgetNames(s.number))
 	check(maps.Rings.Delete(s.number))
 	check(s.reader.Close())
 	check(os.Remove(s.held.Name()))

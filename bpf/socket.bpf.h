@@ -6,7 +6,7 @@
 #ifndef AGENT_LOCK_SOCKET_BPF_H
 #define AGENT_LOCK_SOCKET_BPF_H
 
-#include "jail.bpf.h"
+#include "label.bpf.h"
 
 /* A socket without the mark counts as the host's, so a failure here only denies. */
 SEC("lsm/socket_post_create")
@@ -43,7 +43,7 @@ static __always_inline int check_peer(struct current_jail *c, struct sock *other
 	given = rights_at(c->jail, dentry);
 	if (given & RIGHT_CONNECT)
 		return 0;
-	if (given || c->jail->flags & JAIL_SHOW_OUTSIDE)
+	if (given & RIGHT_ANY || c->jail->flags & JAIL_SHOW_OUTSIDE)
 		return refuse(c, dentry, RIGHT_CONNECT, given, ERROR(EACCES));
 	return refuse(c, dentry, RIGHT_CONNECT, given, ERROR(ENOENT));
 }

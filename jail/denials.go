@@ -3,6 +3,7 @@ package jail
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/agent-lock/agent-lock/bpf"
@@ -111,9 +112,16 @@ func (d *denials) event(r bpf.Record) event.Event {
 // explain says which rule decided and what would have to be allowed.
 func (d *denials) explain(path string, r bpf.Record) (rule, remedy string) {
 	want := policyRights(r.Want)
-	if r.Given&r.Want == r.Want && r.Given&bpf.Linked != 0 {
+	switch r.Reason {
+	case bpf.ByLinks:
 		return "the file has several names, one may be outside (--hardlinks " +
 			string(d.cfg.Policy.Hardlinks) + ")", "--hardlinks allow"
+	case bpf.ByProtected:
+		return explainName("programs outside may act on what is in it later", path,
+			d.cfg.Policy.Names.Ruled(path), policy.Write)
+	case bpf.ByDenied:
+		return explainName("it may hold secrets", path, path, want)
+	case bpf.ByRights:
 	}
 	remedy = policy.Remedy(path, want)
 	nearest, ok := d.cfg.Policy.Nearest(path)
@@ -122,6 +130,15 @@ func (d *denials) explain(path string, r bpf.Record) (rule, remedy string) {
 	}
 	return "the rule for " + nearest.Path + " (" + nearest.Origin + ") gives " +
 		nearest.Rights.String(), remedy
+}
+
+// explainName says which name forbids a path, and how to open that.
+func explainName(why, path, ruled string, want policy.Rights) (rule, remedy string) {
+	if ruled == "" {
+		ruled = path
+	}
+	return "the name " + filepath.Base(ruled) + " is kept from every jail, since " + why,
+		policy.Remedy(ruled, want)
 }
 
 func policyRights(r bpf.Rights) policy.Rights {

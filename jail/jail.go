@@ -243,11 +243,11 @@ func arm(slot *bpf.Slot, p *policy.Policy, pid int) (*rules, error) {
 		r.Close()
 		return nil, err
 	}
-	labels, err := r.labels(fds)
+	labels, names, err := r.addresses(fds)
 	if err == nil {
 		var init bpf.Process
 		if init, err = theInit(self, children); err == nil {
-			err = slot.Arm(labels, slotOptions(p), self, init)
+			err = slot.Arm(labels, names, slotOptions(p), self, init)
 		}
 	}
 	if err != nil {

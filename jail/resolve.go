@@ -3,9 +3,7 @@ package jail
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/agent-lock/agent-lock/bpf"
@@ -14,21 +12,35 @@ import (
 )
 
 // rules are a policy's rules as objects: descriptors that stay open as long as
-// the jail lives, since they keep the labelled inodes where they are.
+// the jail lives, since they keep the labelled objects where they are.
 type rules struct {
 	policy *policy.Policy
 	root   int // of the jail's mount namespace
 	mounts []mount
 	open   []int
-	// inodes are the labelled ones by descriptor; two descriptors may be the
-	// same object.
-	labelled map[int]bpf.Rights
-	ruled    map[object]int // descriptor that carries the rule's label
+	labels map[object]*label
+	names  []nameRule
 }
 
 // object identifies an inode for this process.
 type object struct {
 	dev, ino uint64
+}
+
+// label is what a labelled object will be labelled with.
+type label struct {
+	fd     int
+	dir    bool
+	rights bpf.Rights
+	ruled  bool   // a rule names the object itself
+	around *label // of the nearest rule above it, on the way to some rule
+}
+
+// nameRule is a rule for a name in a directory.
+type nameRule struct {
+	entry
+	prefix bool
+	rights bpf.Rights
 }
 
 // resolve opens the policy's paths in the mount namespace of the process whose
@@ -38,8 +50,7 @@ func resolve(p *policy.Policy, proc string) (*rules, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the jail's root directory: %w", err)
 	}
-	r := &rules{policy: p, root: root, labelled: map[int]bpf.Rights{},
-		ruled: map[object]int{}}
+	r := &rules{policy: p, root: root, labels: map[object]*label{}}
 	if r.mounts, err = readMounts(proc + "/mountinfo"); err == nil {
 		err = r.resolveAll()
 	}
@@ -50,7 +61,7 @@ func resolve(p *policy.Policy, proc string) (*rules, error) {
 	return r, nil
 }
 
-// Close lets go of the inodes: from then on the labels mean nothing.
+// Close lets go of the objects: from then on the labels mean nothing.
 func (r *rules) Close() error {
 	for _, fd := range append(r.open, r.root) {
 		unix.Close(fd)
@@ -61,27 +72,44 @@ func (r *rules) Close() error {
 // resolveAll labels the rules' objects first and then what leads to them: a
 // directory on the way is shown only where no rule shows it already.
 func (r *rules) resolveAll() error {
-	var found []policy.Rule
-	for _, rule := range r.policy.Rules {
-		fd, err := r.walk(rule.Path, refuseLinks(rule))
-		if errors.Is(err, unix.ENOENT) && rule.Optional {
-			found = append(found, rule) // its links are labelled all the same
-			continue
-		}
+	ends := make([]found, len(r.policy.Rules))
+	for i, rule := range r.policy.Rules {
+		end, err := r.find(rule)
 		if err != nil {
 			return fmt.Errorf("find %s (%s): %w", rule.Path, rule.Origin, err)
 		}
-		if err := r.label(fd, rightsOf(rule)); err != nil {
+		ends[i] = end
+		if end.fd < 0 {
+			continue // its links and names are labelled all the same
+		}
+		if err := r.label(end.fd, rightsOf(rule)); err != nil {
 			return err
 		}
-		found = append(found, rule)
 	}
-	for _, rule := range found {
-		if err := r.showWay(rule); err != nil {
-			return err
+	for i, rule := range r.policy.Rules {
+		if err := r.showWay(rule, ends[i]); err != nil {
+			return fmt.Errorf("find %s (%s): %w", rule.Path, rule.Origin, err)
 		}
 	}
 	return r.labelMounts()
+}
+
+// find walks to what a rule names. What may be missing is no error.
+func (r *rules) find(rule policy.Rule) (found, error) {
+	path := rule.Path
+	if rule.Prefix {
+		path = filepath.Dir(path)
+	}
+	end, err := r.walk(path, refuseLinks(rule))
+	switch {
+	case rule.Prefix && err == nil:
+		return found{fd: -1, entries: []entry{{end.fd, filepath.Base(rule.Path)}}}, nil
+	case errors.Is(err, unix.ENOENT) && rule.Optional:
+		return end, nil
+	case errors.Is(err, unix.ENOENT) && rule.New && !errors.Is(err, errNoDirectory):
+		return end, nil
+	}
+	return end, err
 }
 
 // refuseLinks lets a direct rule meet no link: an earlier jail's process could
@@ -117,19 +145,24 @@ func rightsOf(rule policy.Rule) bpf.Rights {
 	if rule.Linked {
 		rights |= bpf.Linked
 	}
+	if rule.Guarded {
+		rights |= bpf.Guarded
+	}
 	return rights
 }
 
+// label gives a rule's object its rights; of two rules for one object the last
+// holds. A directory keeps its name: what takes its place would be another.
 func (r *rules) label(fd int, rights bpf.Rights) error {
-	obj, _, err := identify(fd)
+	obj, mode, err := identify(fd)
 	if err != nil {
 		return err
 	}
-	if earlier, ok := r.ruled[obj]; ok {
-		delete(r.labelled, earlier) // of two rules for one object the last holds
+	dir := mode&unix.S_IFMT == unix.S_IFDIR
+	if dir {
+		rights |= bpf.Fixed
 	}
-	r.labelled[fd] = rights
-	r.ruled[obj] = fd
+	r.labels[obj] = &label{fd: fd, dir: dir, rights: rights, ruled: true}
 	return nil
 }
 
@@ -141,102 +174,104 @@ func identify(fd int) (object, uint32, error) {
 	return object{uint64(st.Dev), st.Ino}, st.Mode, nil
 }
 
-// showWay makes the directories and links that lead to a rule's path visible.
-func (r *rules) showWay(rule policy.Rule) error {
-	var current bpf.Rights // of the nearest rule so far
-	_, err := r.walk(rule.Path, func(fd int, last bool) error {
-		obj, _, err := identify(fd)
+// showWay labels what leads to a rule's path: outside it becomes visible, inside
+// another rule it keeps that one's rights and, if it could be changed, its name.
+func (r *rules) showWay(rule policy.Rule, end found) error {
+	path := rule.Path
+	if rule.Prefix {
+		path = filepath.Dir(path)
+	}
+	var around *label // of the nearest rule so far
+	_, err := r.walk(path, func(fd int, last bool) error {
+		l, err := r.at(fd)
 		if err != nil {
 			return err
 		}
-		if ruled, ok := r.ruled[obj]; ok {
-			current = r.labelled[ruled]
+		if last && l.ruled && !rule.Prefix {
 			return nil
 		}
-		if last || current&(bpf.Read|bpf.Self) == bpf.Read {
-			return nil
+		l.around = around
+		if l.ruled {
+			around = l
+		} else if !last || rule.Prefix {
+			l.lead()
 		}
-		r.labelled[fd] |= bpf.Self
 		return nil
 	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("find %s (%s): %w", rule.Path, rule.Origin, err)
+		return err
+	}
+	return r.markEntries(rule, end)
+}
+
+// given is what a label gives to all below it.
+func (l *label) given() bpf.Rights {
+	if l == nil {
+		return 0
+	}
+	return l.rights &^ (bpf.Self | bpf.Fixed | bpf.Names | bpf.Files)
+}
+
+// lead makes an object show the way to a rule.
+func (l *label) lead() {
+	around := l.around.given()
+	switch {
+	case around&bpf.Read == 0:
+		l.rights |= bpf.Self
+	case around&bpf.Write != 0 && l.dir:
+		l.rights |= around | bpf.Way | bpf.Fixed
+	}
+}
+
+// markEntries tells the directories of a rule's path that there are labels of files
+// or rules for names in them.
+func (r *rules) markEntries(rule policy.Rule, end found) error {
+	for _, e := range end.entries {
+		dir, err := r.at(e.dir)
+		if err != nil {
+			return err
+		}
+		around := dir
+		if !dir.ruled {
+			around = dir.around
+		}
+		rights := rightsOf(rule)
+		var says bpf.Rights
+		if end.fd >= 0 && !r.isDir(end.fd) {
+			says |= bpf.Files
+			if around.given()&^rights != 0 {
+				around.rights |= bpf.Files // the file may be moved to elsewhere in it
+			}
+		}
+		if rule.Keep {
+			says |= bpf.Names
+			r.names = append(r.names, nameRule{e, rule.Prefix, rights})
+		}
+		if says != 0 && dir.rights == 0 && !dir.ruled {
+			says |= around.given() | bpf.Way
+		}
+		dir.rights |= says
 	}
 	return nil
 }
 
-// maxLinks is the kernel's own limit (MAXSYMLINKS).
-const maxLinks = 40
-
-// walk follows a path in the jail's mounts, link by link, and returns a
-// descriptor of its end. visit sees every object on the way.
-func (r *rules) walk(path string, visit func(fd int, last bool) error) (int, error) {
-	names := split(path)
-	dirs := []int{r.root}
-	see := func(fd int, last bool) error {
-		if visit == nil {
-			return nil
-		}
-		return visit(fd, last)
-	}
-	if err := see(r.root, len(names) == 0); err != nil {
-		return -1, err
-	}
-	for links := 0; len(names) > 0; {
-		name := names[0]
-		names = names[1:]
-		if name == ".." {
-			dirs = dirs[:max(1, len(dirs)-1)]
-			continue
-		}
-		fd, err := unix.Openat(dirs[len(dirs)-1], name,
-			unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return -1, err
-		}
-		r.open = append(r.open, fd)
-		_, mode, err := identify(fd)
-		if err != nil {
-			return -1, err
-		}
-		isLink := mode&unix.S_IFMT == unix.S_IFLNK
-		if err := see(fd, len(names) == 0 && !isLink); err != nil {
-			return -1, err
-		}
-		if !isLink {
-			dirs = append(dirs, fd)
-			continue
-		}
-		if links++; links > maxLinks {
-			return -1, unix.ELOOP
-		}
-		target, err := readlink(fd)
-		if err != nil {
-			return -1, err
-		}
-		if strings.HasPrefix(target, "/") {
-			dirs = dirs[:1]
-		}
-		names = append(split(target), names...)
-	}
-	return dirs[len(dirs)-1], nil
+func (r *rules) isDir(fd int) bool {
+	l, err := r.at(fd)
+	return err == nil && l.dir
 }
 
-// split returns the names of a path, keeping "..".
-func split(path string) []string {
-	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool {
-		return name == "" || name == "."
-	})
-}
-
-// readlink reads the link that an O_PATH descriptor is.
-func readlink(fd int) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buf)
+// at returns the label of an object, making an empty one.
+func (r *rules) at(fd int) (*label, error) {
+	obj, mode, err := identify(fd)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return string(buf[:n]), nil
+	l, ok := r.labels[obj]
+	if !ok {
+		l = &label{fd: fd, dir: mode&unix.S_IFMT == unix.S_IFDIR}
+		r.labels[obj] = l
+	}
+	return l, nil
 }
 
 // labelMounts lets the roots of file systems mounted below a rule's path
@@ -247,119 +282,86 @@ func (r *rules) labelMounts() error {
 		if !ok || !rule.Mounts || filepath.Clean(rule.Path) == m.point {
 			continue
 		}
-		fd, err := r.walk(m.point, nil)
+		end, err := r.walk(m.point, nil)
 		if err != nil {
 			continue // hidden by a later mount
 		}
-		obj, _, err := identify(fd)
+		l, err := r.at(end.fd)
 		if err != nil {
 			return err
 		}
 		// A bind mount of a directory that leads to the project would open
 		// all that is in it.
-		if _, ruled := r.ruled[obj]; ruled || r.labelled[fd]&bpf.Self != 0 || r.isWay(obj) {
+		if l.ruled || l.rights&bpf.Self != 0 {
 			continue
 		}
-		if err := r.label(fd, rightsOf(rule)); err != nil {
+		if err := r.label(end.fd, rightsOf(rule)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// isWay reports whether an object is only shown because it leads somewhere.
-func (r *rules) isWay(obj object) bool {
-	for fd, rights := range r.labelled {
-		if rights != bpf.Self {
-			continue
-		}
-		if other, _, err := identify(fd); err == nil && other == obj {
-			return true
-		}
-	}
-	return false
-}
-
-// labels are the rules by inode address, as the kernel told them.
-func (r *rules) labels(fds []bpf.Descriptor) (map[uint64]bpf.Rights, error) {
-	address := map[int]uint64{}
+// addresses returns the rules as the kernel half wants them, by the addresses that it
+// told: a directory's is that of its dentry, of which it has one, anything else's
+// that of its inode.
+func (r *rules) addresses(fds []bpf.Descriptor) (map[uint64]bpf.Rights, []bpf.Name, error) {
+	descriptors := map[int]bpf.Descriptor{}
 	for _, d := range fds {
-		address[d.FD] = d.Inode
+		descriptors[d.FD] = d
 	}
 	labels := map[uint64]bpf.Rights{}
-	explicit := map[uint64]bool{}
-	for fd, rights := range r.labelled {
-		inode, ok := address[fd]
-		if !ok || inode == 0 {
-			return nil, fmt.Errorf("label inodes: the kernel did not tell the address of one "+
-				"(descriptor %d)", fd)
-		}
-		if rights == bpf.Self && explicit[inode] {
+	for _, l := range r.labels {
+		if l.rights == 0 && !l.ruled {
 			continue
 		}
-		if rights != bpf.Self {
-			explicit[inode] = true
+		if l.around != nil && !l.ruled {
+			l.rights |= l.around.rights & bpf.Files
 		}
-		labels[inode] = rights
-	}
-	return labels, nil
-}
-
-// mount is a line of /proc/PID/mountinfo.
-type mount struct {
-	dev   uint32 // as the kernel encodes it in super_block.s_dev
-	root  string // the mounted directory within its file system
-	point string
-}
-
-func readMounts(path string) ([]mount, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the jail's mounts: %w", err)
-	}
-	var mounts []mount
-	for line := range strings.Lines(string(data)) {
-		m, err := parseMount(line)
-		if err != nil {
-			return nil, err
+		at := descriptors[l.fd].Inode
+		if l.dir {
+			at = descriptors[l.fd].Dentry
 		}
-		mounts = append(mounts, m)
-	}
-	return mounts, nil
-}
-
-func parseMount(line string) (mount, error) {
-	fields := strings.Fields(line)
-	if len(fields) < 5 {
-		return mount{}, fmt.Errorf("read the jail's mounts: unexpected line %q", line)
-	}
-	var major, minor uint32
-	if _, err := fmt.Sscanf(fields[2], "%d:%d", &major, &minor); err != nil {
-		return mount{}, fmt.Errorf("read the jail's mounts: device %q: %w", fields[2], err)
-	}
-	const minorBits = 20 // include/linux/kdev_t.h
-	return mount{
-		dev: major<<minorBits | minor, root: unescape(fields[3]), point: unescape(fields[4]),
-	}, nil
-}
-
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
-}
-
-// visiblePath turns a path within a file system into one that the jail's
-// mounts show: through the mount with the longest fitting root.
-func (r *rules) visiblePath(dev uint32, path string) string {
-	best, bestLen := path, -1
-	for _, m := range r.mounts {
-		if m.dev != dev || len(m.root) <= bestLen {
-			continue
+		if at == 0 {
+			return nil, nil, fmt.Errorf("label a rule's path: the kernel did not tell the address "+
+				"of one (descriptor %d)", l.fd)
 		}
-		rest, ok := strings.CutPrefix(path, strings.TrimSuffix(m.root, "/"))
-		if ok && (rest == "" || rest[0] == '/') {
-			best, bestLen = filepath.Join(m.point, rest), len(m.root)
+		labels[at] = l.rights
+	}
+	names := nameRules(r.policy.Names)
+	for _, n := range r.names {
+		at := descriptors[n.dir].Dentry
+		if at == 0 {
+			return nil, nil, fmt.Errorf("enter the rule for %s: the kernel did not tell the "+
+				"address of its directory (descriptor %d)", n.name, n.dir)
+		}
+		if len(n.name) > bpf.MaxName {
+			continue // the rule holds for the object that is there now
+		}
+		names = append(names, bpf.Name{Name: n.name, Prefix: n.prefix, Directory: at,
+			Kind: bpf.NameRights, Rights: n.rights})
+	}
+	return labels, names, nil
+}
+
+// nameRules are the rules for names that hold anywhere in the project.
+func nameRules(n policy.Names) []bpf.Name {
+	var rules []bpf.Name
+	add := func(group uint64, kind bpf.NameKind, names ...string) {
+		for _, name := range names {
+			plain, prefix := strings.CutSuffix(name, "*")
+			rules = append(rules, bpf.Name{
+				Name: plain, Prefix: prefix, Directory: group, Kind: kind,
+			})
 		}
 	}
-	return best
+	add(bpf.Anywhere, bpf.NameProtected, n.Protected...)
+	add(bpf.Anywhere, bpf.NameDenied, n.Denied...)
+	add(bpf.Anywhere, bpf.NameRights, n.Allowed...)
+	add(bpf.Anywhere, bpf.NameRepository, ".git")
+	add(bpf.Anywhere, bpf.NameFree, n.Free...)
+	add(bpf.InRepository, bpf.NameProtected, n.InGit...)
+	add(bpf.InRepository, bpf.NameModules, "modules", "worktrees")
+	add(bpf.InModules, bpf.NameProtected, n.InModules...)
+	return rules
 }

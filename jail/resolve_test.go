@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,23 +45,32 @@ func tree(t *testing.T, names ...string) string {
 func labelsOf(t *testing.T, r *rules, top string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
-	for fd, rights := range r.labelled {
-		path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	for _, l := range r.labels {
+		if l.rights == 0 && !l.ruled {
+			continue
+		}
+		path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", l.fd))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if rel, ok := strings.CutPrefix(path, top+"/"); ok {
-			got[rel] = rights.String()
+			got[rel] = l.rights.String()
 		}
 	}
 	return got
 }
 
+// long: a table.
 func TestResolve(t *testing.T) {
 	top := tree(t, "home/proj/sub/", "home/proj/secret/", "home/proj/secret/open", "home/key",
 		"data/deep/er/", "link -> TOP/data", "home/rel -> ../data/deep", "home/dead -> none")
 	rule := func(path string, rights policy.Rights) policy.Rule {
 		return policy.Rule{Path: filepath.Join(top, path), Rights: rights, Optional: true}
+	}
+	keep := func(path string, rights policy.Rights) policy.Rule {
+		r := rule(path, rights)
+		r.Keep = true
+		return r
 	}
 	for _, tt := range []struct {
 		name  string
@@ -69,21 +79,22 @@ func TestResolve(t *testing.T) {
 	}{
 		{"directory_and_what_leads_to_it",
 			[]policy.Rule{rule("home/proj", policy.Read|policy.Write)},
-			map[string]string{"home": "self", "home/proj": "read write"}},
+			map[string]string{"home": "self", "home/proj": "read write fixed"}},
 		{"through_links",
 			[]policy.Rule{rule("link/deep", policy.Read), rule("home/rel/er", policy.Read)},
-			map[string]string{"link": "self", "data": "self", "data/deep": "read", "home": "self",
-				"home/rel": "self", "data/deep/er": "read"}},
+			map[string]string{"link": "self", "data": "self", "data/deep": "read fixed",
+				"home": "self", "home/rel": "self", "data/deep/er": "read fixed"}},
 		{"hidden_inside_shown",
 			[]policy.Rule{rule("home/proj", policy.Read), rule("home/proj/secret", 0)},
-			map[string]string{"home": "self", "home/proj": "read", "home/proj/secret": ""}},
+			map[string]string{"home": "self", "home/proj": "read fixed",
+				"home/proj/secret": "fixed"}},
 		{"shown_inside_hidden", []policy.Rule{rule("home/proj", policy.Read),
 			rule("home/proj/secret", 0), rule("home/proj/secret/open", policy.Read)},
-			map[string]string{"home": "self", "home/proj": "read", "home/proj/secret": "",
-				"home/proj/secret/open": "read"}},
+			map[string]string{"home": "self", "home/proj": "read fixed",
+				"home/proj/secret": "fixed files", "home/proj/secret/open": "read"}},
 		{"no_label_on_the_way_inside_shown",
 			[]policy.Rule{rule("home", policy.Read), rule("home/proj/sub", 0)},
-			map[string]string{"home": "read", "home/proj/sub": ""}},
+			map[string]string{"home": "read fixed", "home/proj/sub": "fixed"}},
 		{"missing", []policy.Rule{rule("home/none", policy.Read)},
 			map[string]string{"home": "self"}},
 		{"dead_link", []policy.Rule{rule("home/dead", policy.Read)},
@@ -91,7 +102,17 @@ func TestResolve(t *testing.T) {
 		{"the_last_rule_for_an_object_wins",
 			[]policy.Rule{rule("home/key", policy.Read),
 				rule("home/key", policy.Read|policy.Write)},
-			map[string]string{"home": "self", "home/key": "read write"}},
+			map[string]string{"home": "self files", "home/key": "read write"}},
+		{"kept_in_a_hidden_directory", []policy.Rule{keep("home/key", policy.Read)},
+			map[string]string{"home": "self names files", "home/key": "read"}},
+		{"kept_and_missing", []policy.Rule{keep("home/none", policy.Read)},
+			map[string]string{"home": "self names"}},
+		{"hidden_file_on_a_way_that_keeps_its_name", []policy.Rule{
+			rule("home", policy.Read|policy.Write), keep("home/proj/secret/open", 0)},
+			map[string]string{"home": "read write fixed files",
+				"home/proj":             "read write fixed way",
+				"home/proj/secret":      "read write fixed way names files",
+				"home/proj/secret/open": ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := resolve(&policy.Policy{Rules: tt.rules}, "/proc/self")
@@ -135,18 +156,26 @@ func TestResolveNeedsItsRules(t *testing.T) {
 	}
 }
 
-// Two descriptors of one object: a rule's rights are not lost to "it exists".
-func TestLabelsOfOneObject(t *testing.T) {
-	r := &rules{labelled: map[int]bpf.Rights{3: bpf.Self, 4: bpf.Read, 5: bpf.Self}}
-	fds := []bpf.Descriptor{{FD: 3, Inode: 0x10}, {FD: 4, Inode: 0x10}, {FD: 5, Inode: 0x20}}
-	want := map[uint64]bpf.Rights{0x10: bpf.Read, 0x20: bpf.Self}
-	for range 20 { // maps are walked in any order
-		got, err := r.labels(fds)
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Fatalf("labels: %v (-want +got):\n%s", err, diff)
-		}
+// Each label gets the address that the kernel told, of the dentry or of the inode.
+func TestAddresses(t *testing.T) {
+	r := &rules{policy: &policy.Policy{}, labels: map[object]*label{
+		{1, 1}: {fd: 3, dir: true, rights: bpf.Self | bpf.Names},
+		{1, 2}: {fd: 4, rights: bpf.Read},
+		{1, 3}: {fd: 5, ruled: true},
+		{1, 4}: {fd: 6}, // seen on the way, and nothing else
+	}, names: []nameRule{{entry: entry{3, "n"}, prefix: true, rights: bpf.Write}}}
+	fds := []bpf.Descriptor{{FD: 3, Inode: 0x10, Dentry: 0x11}, {FD: 4, Inode: 0x20, Dentry: 0x21},
+		{FD: 5, Inode: 0x30, Dentry: 0x31}, {FD: 6, Inode: 0x40, Dentry: 0x41}}
+	labels, names, err := r.addresses(fds)
+	want := map[uint64]bpf.Rights{0x11: bpf.Self | bpf.Names, 0x20: bpf.Read, 0x30: 0}
+	if diff := cmp.Diff(want, labels); diff != "" || err != nil {
+		t.Fatalf("addresses: %v (-want +got):\n%s", err, diff)
 	}
-	if _, err := r.labels(fds[:2]); err == nil {
-		t.Error("labels without the address of one inode = nil, want an error")
+	name := bpf.Name{Name: "n", Prefix: true, Directory: 0x11, Rights: bpf.Write}
+	if !slices.Contains(names, name) {
+		t.Errorf("addresses: names = %v, want %v in it", names, name)
+	}
+	if _, _, err := r.addresses(fds[:2]); err == nil {
+		t.Error("addresses without that of one label = nil, want an error")
 	}
 }

@@ -27,9 +27,11 @@ const (
 // Default returns the policy of a jail for a project without any flags. home is
 // the home directory of the user that the command runs as.
 func Default(project, home string) *Policy {
-	p := &Policy{Project: project, Hardlinks: HardlinksReadonly, Outside: OutsideHide}
+	p := &Policy{Project: project, Hardlinks: HardlinksReadonly, Outside: OutsideHide,
+		Names: DefaultNames()}
 	p.Rules = append(p.Rules, Rule{
 		Path: project, Direct: true, Rights: rwx, Origin: "project", Mounts: true, Linked: true,
+		Keep: true, Guarded: true,
 	})
 	for _, dir := range Private {
 		p.add(rwx, dir)
@@ -41,9 +43,18 @@ func Default(project, home string) *Policy {
 	for _, name := range []string{
 		".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes",
 	} {
-		p.add(ro, filepath.Join(home, name))
+		p.keep(ro, filepath.Join(home, name))
 	}
 	return p
+}
+
+// keep adds rules that hold when the files are replaced, as editors do.
+func (p *Policy) keep(rights Rights, paths ...string) {
+	before := len(p.Rules)
+	p.add(rights, paths...)
+	for i := before; i < len(p.Rules); i++ {
+		p.Rules[i].Keep = true
+	}
 }
 
 // system opens programs and their configuration, and hides the secrets that
@@ -60,12 +71,12 @@ func (p *Policy) system() {
 	p.add(ro, "/etc", "/sys", "/sys/fs/cgroup", "/run/systemd/resolve", "/run/resolvconf",
 		"/var/lib/ca-certificates", "/var/cache/fontconfig", "/var/lib/dpkg/status")
 	p.add(rx, "/etc/alternatives")
-	p.add(0, "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers",
+	p.keep(0, "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers",
 		"/etc/sudoers.d", "/etc/security/opasswd", "/etc/ssl/private", "/etc/ssh",
 		"/etc/wireguard", "/etc/openvpn", "/etc/NetworkManager/system-connections",
 		"/etc/wpa_supplicant", "/etc/kubernetes", "/etc/rancher", "/etc/docker", "/etc/letsencrypt",
-		"/etc/krb5.keytab", "/etc/ppp", "/etc/ipsec.secrets",
-		"/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security")
+		"/etc/krb5.keytab", "/etc/ppp", "/etc/ipsec.secrets")
+	p.add(0, "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security")
 	p.add(ro, "/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d", "/etc/ssh/ssh_known_hosts")
 	p.add(ro|Write, "/proc")
 	p.add(ro, "/proc/sys")
@@ -86,14 +97,19 @@ func (p *Policy) add(rights Rights, paths ...string) {
 	}
 }
 
-// Allow adds a rule of the user's: a flag that gives rights on a path. home is
-// the home directory of the user that the command runs as.
+// Allow adds a rule of the user's: a flag that gives rights on a path, or with a *
+// at its end on all names in its directory that begin so. home is the home directory
+// of the user that the command runs as.
 func (p *Policy) Allow(path string, rights Rights, flag, home string) error {
-	abs, err := physical(path)
+	plain, prefix, err := cutPrefix(path)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", flag, path, err)
+	}
+	abs, err := physical(plain)
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
-	if rights&Write != 0 {
+	if rights&Write != 0 && !prefix {
 		if err := checkWritable(flag, abs, home); err != nil {
 			return err
 		}
@@ -103,6 +119,7 @@ func (p *Policy) Allow(path string, rights Rights, flag, home string) error {
 	}
 	p.Rules = append(p.Rules, Rule{
 		Path: abs, Rights: rights, Origin: flag, Mounts: true, Linked: rights&Write != 0,
+		Prefix: prefix, Keep: true, New: rights&Write != 0,
 	})
 	return nil
 }

@@ -30,6 +30,18 @@ func TestPolicyDocument(t *testing.T) {
 	}
 }
 
+func writeNames(b *strings.Builder, n Names) {
+	row := func(names []string, what string) {
+		fmt.Fprintf(b, "| `%s` | %s |\n", strings.Join(names, "`, `"), what)
+	}
+	row(n.Protected, "protected: not changed, since programs outside act on them later")
+	row(n.InGit, "protected in a `.git` that the jail has not made")
+	row(n.InModules, "protected in the modules and worktrees of such a `.git`")
+	row(n.Denied, "denied: neither read nor changed, unless they are directories")
+	row(n.Allowed, "not denied")
+}
+
+// long: it is one text.
 func policyDocument() string {
 	var b strings.Builder
 	b.WriteString(`# What a jail may use
@@ -51,6 +63,19 @@ allowed path: those can be seen and not listed.
 %s are the jail's own: empty at the start, gone at the end.
 `, "`"+strings.Join(Private, "`, `")+"`")
 	b.WriteString(`
+## Names anywhere in the project
+
+These hold at any depth, whether what is named exists or not, and without regard to
+case. A flag that names the path opens it.
+
+| names | are |
+|---|---|
+`)
+	writeNames(&b, DefaultNames())
+	b.WriteString(`
+A repository that the jail has cloned is free of them, and so is what lies in
+` + "`node_modules`: `git clone` and `npm install`" + ` write such names.
+
 ## Flags
 
 | flag | gives |
@@ -59,9 +84,14 @@ allowed path: those can be seen and not listed.
 | ` + "`--exec PATH`" + ` | read, execute |
 | ` + "`--rw PATH`" + ` | read, write, execute |
 | ` + "`--deny PATH`" + ` | nothing: hides it, also below an allowed path |
+| ` + "`--protect NAME`" + ` | protects what is called so, anywhere in the project |
 | ` + "`--hardlinks MODE`" + ` | allow, readonly (default) or deny: what may be done to a ` +
 		`file in a writable place that has another name, which may be outside |
 | ` + "`--outside hide or deny`" + ` | what is outside is missing (ENOENT) or refused (EACCES) |
+
+A path may end in ` + "`*`: `--rw '~/.claude.json*'`" + ` is for all names in that directory
+that begin so, those to come too. A rule holds for what takes the place of its path
+later, and for what was there if that is moved.
 
 Paths that lead through a symbolic link of the user's are refused: an earlier jail
 could have made it. Name what it points to.

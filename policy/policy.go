@@ -47,6 +47,15 @@ type Rule struct {
 	Path   string
 	Direct bool
 	Rights Rights
+	// Prefix extends the rule to all names in the path's directory that begin like
+	// its last one.
+	Prefix bool
+	// Keep lets the rule hold for what takes the path's place later, or is made there.
+	Keep bool
+	// New lets the path's last name be missing: it may be made.
+	New bool
+	// Guarded puts the rules for names in force below the path.
+	Guarded bool
 	// Origin says where the rule comes from: "default" or the flag.
 	Origin string
 	// Optional rules are left out where the path does not exist.
@@ -85,6 +94,7 @@ type Policy struct {
 	Rules     []Rule
 	Hardlinks Hardlinks
 	Outside   Outside
+	Names     Names
 	// Env lists further variables that are passed on, NAME or NAME=VALUE.
 	Env []string
 }

@@ -18,10 +18,12 @@ const runUsage = `usage: sudo agent-lock [flags] DIR [-- COMMAND...]
 
 Runs COMMAND (default: your shell) as you, jailed in the project directory DIR.
 
-  --ro PATH        let it read PATH (repeatable, as are the next four)
+  --ro PATH        let it read PATH (repeatable, as are the next five)
   --rw PATH        let it read, write and execute below PATH
   --exec PATH      let it read and execute PATH
   --deny PATH      hide PATH, also below one that is allowed
+  --protect NAME   keep what is called NAME anywhere in DIR from being changed, as
+                   .git/hooks, .vscode and others are
   --env NAME       pass the variable NAME on; NAME=VALUE sets it
   --hardlinks MODE for files in DIR that have another name, which may be outside:
                    allow, readonly (default) or deny
@@ -59,6 +61,12 @@ func parseRun(args []string) (runFlags, []string, error) {
 			return nil
 		})
 	}
+	set.Func("protect", "", func(name string) error {
+		f.rules = append(f.rules, func(p *policy.Policy, _ string) error {
+			return p.Protect(name)
+		})
+		return nil
+	})
 	set.Func("env", "", func(v string) error { f.env = append(f.env, v); return nil })
 	set.StringVar(&f.hardlinks, "hardlinks", string(policy.HardlinksReadonly), "")
 	set.StringVar(&f.outside, "outside", string(policy.OutsideHide), "")

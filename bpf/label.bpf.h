@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which rights hold at a dentry: the nearest labelled directory on the way up, a
+ * label of the object's own, or the rule for a name in a labelled directory.
+ */
+#ifndef AGENT_LOCK_LABEL_BPF_H
+#define AGENT_LOCK_LABEL_BPF_H
+
+#include "jail.bpf.h"
+
+#define MAX_DEPTH 64
+
+static __always_inline bool is_directory(struct dentry *dentry)
+{
+	struct inode *inode = dentry->d_inode;
+
+	return inode && S_ISDIR(inode->i_mode);
+}
+
+/*
+ * The place of an object in a jail's table. The kernel lets no program calculate
+ * with a pointer, but a 32-bit move drops that (with CAP_PERFMON); the asm keeps
+ * clang from widening it to two shifts, and from taking a register more.
+ */
+static __always_inline const struct label *place_of(const void *object, const struct jail *jail,
+						    __u32 multiplier)
+{
+	__u32 low = (__u32)(__u64)object;
+	__u64 place;
+
+	asm volatile("%0 *= %1" : "+w"(low) : "w"(multiplier));
+	place = low >> (32 - LABEL_BITS - 4) & (MAX_LABELS - 1) << 4;
+	asm volatile("%0 += %1" : "+r"(place) : "r"(jail->labels));
+	return (const struct label *)place;
+}
+
+/*
+ * A label is in one of two places, and in the second only while another one is in
+ * the first (a cuckoo hash): an empty first place ends the search.
+ */
+static __always_inline const struct label *find_label(const struct jail *jail, const void *object)
+{
+	const struct label *label = place_of(object, jail, jail->multipliers[0]);
+
+	if (label->object == (__u64)object)
+		return label;
+	label = place_of(object, jail, jail->multipliers[1]);
+	return label->object == (__u64)object ? label : NULL;
+}
+
+struct walk {
+	const struct jail *jail;
+	struct dentry *dentry;
+	struct dentry *end;
+};
+
+static long to_labelled(__u32 i, struct walk *w)
+{
+	struct dentry *parent = w->dentry->d_parent;
+
+	if (find_label(w->jail, w->dentry)) {
+		w->end = w->dentry;
+		return 1;
+	}
+	if (parent == w->dentry)
+		return 1;
+	w->dentry = parent;
+	return 0;
+}
+
+/* climb() without its limit, one call a level. */
+static __noinline struct dentry *climb_slowly(const struct jail *jail, struct dentry *dentry)
+{
+	struct walk w = {.jail = jail, .dentry = dentry};
+
+	bpf_loop(MAX_DEPTH, to_labelled, &w, 0);
+	return w.end;
+}
+
+/*
+ * The label of the nearest labelled directory from dentry on, and that in *at; NULL:
+ * none within MAX_DEPTH levels.
+ * This is what an open costs. So the loop that goes up by places that are empty
+ * holds one test and one load of the kernel's memory a level, and looks only now
+ * and then whether it is at the root of a file system, which is its own parent.
+ */
+static __always_inline const struct label *climb(const struct jail *jail, struct dentry *dentry,
+						 struct dentry **at)
+{
+	const struct label *label;
+
+	for (int i = 0; i < MAX_DEPTH / 8; i++) {
+		struct dentry *last;
+
+#pragma unroll
+		for (int j = 0; j < 8; j++) {
+			label = place_of(dentry, jail, jail->multipliers[0]);
+			if (label->object)
+				goto met;
+			last = dentry;
+			dentry = dentry->d_parent;
+		}
+		if (dentry == last)
+			return NULL;
+	}
+	return NULL;
+met:
+	if (label->object != (__u64)dentry) {
+		dentry = climb_slowly(jail, dentry);
+		label = dentry ? find_label(jail, dentry) : NULL;
+	}
+	*at = dentry;
+	return label;
+}
+
+/* ---- Names ---- */
+
+/*
+ * Walks that only some operations need are done by bpf_loop(): the verifier looks
+ * at one step of them, and not at each.
+ */
+static long to_entry(__u32 i, struct walk *w)
+{
+	struct dentry *parent = w->dentry->d_parent;
+
+	if (parent == w->end || parent == w->dentry)
+		return 1;
+	w->dentry = parent;
+	return 0;
+}
+
+/*
+ * A rule for a name in the labelled directory through which dentry is reached; it
+ * holds for all below the name too. The name is read with its end, so that a whole
+ * one differs from the beginning of another.
+ */
+static __noinline bool named(const struct jail *jail, struct dentry *dentry,
+			     struct dentry *directory, __u32 *rights)
+{
+	struct name_key key = {
+		.bits = (sizeof(key) - sizeof(key.bits)) * 8,
+		.slot = jail->slot,
+		.within = (__u64)directory,
+	};
+	struct walk w = {.dentry = dentry, .end = directory};
+	const struct name_rule *rule;
+
+	bpf_loop(MAX_DEPTH, to_entry, &w, 0);
+	bpf_probe_read_kernel_str(key.name, sizeof(key.name), w.dentry->d_name.name);
+	rule = bpf_map_lookup_elem(&names, &key);
+	if (!rule)
+		return false;
+	*rights = rule->rights;
+	if (w.dentry != dentry)
+		*rights &= ~RIGHT_OWN;
+	else if (is_directory(dentry))
+		*rights |= RIGHT_FIXED;
+	return true;
+}
+
+/* ---- Rights ---- */
+
+/*
+ * The rights that hold at a dentry, which need not exist yet. No label, or more
+ * than MAX_DEPTH levels: none.
+ */
+static __noinline __u32 rights_at(const struct jail *jail, struct dentry *dentry)
+{
+	struct dentry *at;
+	const struct label *label = climb(jail, dentry, &at), *own;
+	struct inode *inode;
+	__u32 rights;
+
+	if (!label)
+		return 0;
+	rights = label->rights;
+	if (rights & RIGHT_FILES) {
+		inode = dentry->d_inode;
+		own = inode ? find_label(jail, inode) : NULL;
+		if (own)
+			return own->rights;
+	}
+	if (at == dentry)
+		return rights;
+	if (rights & RIGHT_NAMES && named(jail, dentry, at, &rights))
+		return rights;
+	return rights & ~RIGHT_OWN;
+}
+
+#endif

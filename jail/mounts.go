@@ -1,0 +1,67 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// mount is a line of /proc/PID/mountinfo.
+type mount struct {
+	dev   uint32 // as the kernel encodes it in super_block.s_dev
+	root  string // the mounted directory within its file system
+	point string
+}
+
+func readMounts(path string) ([]mount, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the jail's mounts: %w", err)
+	}
+	var mounts []mount
+	for line := range strings.Lines(string(data)) {
+		m, err := parseMount(line)
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts, nil
+}
+
+func parseMount(line string) (mount, error) {
+	fields := strings.Fields(line)
+	if len(fields) < 5 {
+		return mount{}, fmt.Errorf("read the jail's mounts: unexpected line %q", line)
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(fields[2], "%d:%d", &major, &minor); err != nil {
+		return mount{}, fmt.Errorf("read the jail's mounts: device %q: %w", fields[2], err)
+	}
+	const minorBits = 20 // include/linux/kdev_t.h
+	return mount{
+		dev: major<<minorBits | minor, root: unescape(fields[3]), point: unescape(fields[4]),
+	}, nil
+}
+
+// unescape undoes the octal escapes of mountinfo.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// visiblePath turns a path within a file system into one that the jail's
+// mounts show: through the mount with the longest fitting root.
+func (r *rules) visiblePath(dev uint32, path string) string {
+	best, bestLen := path, -1
+	for _, m := range r.mounts {
+		if m.dev != dev || len(m.root) <= bestLen {
+			continue
+		}
+		rest, ok := strings.CutPrefix(path, strings.TrimSuffix(m.root, "/"))
+		if ok && (rest == "" || rest[0] == '/') {
+			best, bestLen = filepath.Join(m.point, rest), len(m.root)
+		}
+	}
+	return best
+}

@@ -1,0 +1,113 @@
+package jail
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// found is where a path ends in the jail's mounts.
+type found struct {
+	fd int // O_PATH; -1: the last name is missing
+	// entries are the path's last name, and if it is a link what it leads to, and so
+	// on: where something else may be put in the path's place.
+	entries []entry
+}
+
+// entry is a name in a directory.
+type entry struct {
+	dir  int
+	name string
+}
+
+// maxLinks is the kernel's own limit (MAXSYMLINKS).
+const maxLinks = 40
+
+// walk follows a path in the jail's mounts, link by link. visit sees every object on
+// the way. When only the last name is missing, the error is unix.ENOENT and found
+// says where it would be.
+func (r *rules) walk(path string, visit func(fd int, last bool) error) (found, error) {
+	names := split(path)
+	dirs := []int{r.root}
+	end := found{fd: -1}
+	see := func(fd int, last bool) error {
+		if visit == nil {
+			return nil
+		}
+		return visit(fd, last)
+	}
+	if err := see(r.root, len(names) == 0); err != nil {
+		return end, err
+	}
+	for links := 0; len(names) > 0; {
+		name := names[0]
+		names = names[1:]
+		if name == ".." {
+			dirs = dirs[:max(1, len(dirs)-1)]
+			continue
+		}
+		dir := dirs[len(dirs)-1]
+		if len(names) == 0 {
+			end.entries = append(end.entries, entry{dir, name})
+		}
+		fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return end, missing(err, len(names) > 0)
+		}
+		r.open = append(r.open, fd)
+		_, mode, err := identify(fd)
+		if err != nil {
+			return end, err
+		}
+		isLink := mode&unix.S_IFMT == unix.S_IFLNK
+		if err := see(fd, len(names) == 0 && !isLink); err != nil {
+			return end, err
+		}
+		if !isLink {
+			dirs = append(dirs, fd)
+			continue
+		}
+		if links++; links > maxLinks {
+			return end, unix.ELOOP
+		}
+		target, err := readlink(fd)
+		if err != nil {
+			return end, err
+		}
+		if strings.HasPrefix(target, "/") {
+			dirs = dirs[:1]
+		}
+		names = append(split(target), names...)
+	}
+	end.fd = dirs[len(dirs)-1]
+	return end, nil
+}
+
+// errNoDirectory is unix.ENOENT for a name before the last.
+var errNoDirectory = errors.New("a directory on the way is missing")
+
+func missing(err error, before bool) error {
+	if before && errors.Is(err, unix.ENOENT) {
+		return errors.Join(errNoDirectory, err)
+	}
+	return err
+}
+
+// split returns the names of a path, keeping "..".
+func split(path string) []string {
+	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool {
+		return name == "" || name == "."
+	})
+}
+
+// readlink reads the link that an O_PATH descriptor is.
+func readlink(fd int) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
