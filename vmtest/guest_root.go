@@ -147,6 +147,11 @@ func guestSetUp() error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
+	// Everybody may ping, so that the suite sees who may not.
+	const ping = "/proc/sys/net/ipv4/ping_group_range"
+	if err := os.WriteFile(ping, []byte("0 2147483647"), 0); err != nil {
+		return fmt.Errorf("let everybody ping: %w", err)
+	}
 	// Every SysRq works, also where the distribution's mask forbids some.
 	return writeSysctl("kernel.sysrq", 1)
 }
@@ -164,6 +169,34 @@ func loopbackUp() error {
 	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req); err != nil {
 		return fmt.Errorf("bring lo up: %w", err)
+	}
+	// For services that are not on the loopback's own addresses: what other machines
+	// would use (RFC 5737), and where clouds answer.
+	for alias, address := range map[string][]byte{
+		"lo:1": {192, 0, 2, 1}, "lo:2": {169, 254, 169, 254},
+	} {
+		if err := addAddress(fd, alias, address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addAddress(fd int, alias string, address []byte) error {
+	for _, step := range []struct {
+		ioctl uint
+		value []byte
+	}{{unix.SIOCSIFADDR, address}, {unix.SIOCSIFNETMASK, []byte{255, 255, 255, 255}}} {
+		req, err := unix.NewIfreq(alias)
+		if err != nil {
+			return err
+		}
+		if err := req.SetInet4Addr(step.value); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(fd, step.ioctl, req); err != nil {
+			return fmt.Errorf("give %s the address %d: %w", alias, address, err)
+		}
 	}
 	return nil
 }
