@@ -156,6 +156,22 @@ int BPF_PROG(file_open, struct file *file, int ret)
 	return check_use(&c, dentry, want ?: RIGHT_READ);
 }
 
+/* True for what is no socket. */
+static __always_inline bool is_own_socket(struct current_jail *c, struct file *file)
+{
+	struct socket *sock = bpf_sock_from_file(file);
+	struct owner *owner;
+	struct sock *sk;
+
+	if (!sock)
+		return true;
+	sk = sock->sk;
+	if (!sk)
+		return false;
+	owner = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	return owner && owner->cookie && owner->cookie == c->jail->cookie;
+}
+
 /* SCM_RIGHTS, and every other way in which a descriptor arrives. */
 SEC("lsm/file_receive")
 int BPF_PROG(file_receive, struct file *file, int ret)
@@ -166,6 +182,8 @@ int BPF_PROG(file_receive, struct file *file, int ret)
 
 	if (ret || !jailed(&c, HOOK_FILE_RECEIVE))
 		return ret;
+	if (!is_own_socket(&c, file)) /* it may be connected to anybody */
+		return refuse(&c, dentry, RIGHT_CONNECT, 0, ERROR(EACCES));
 	want = wanted_by(file);
 	if (!want) /* O_PATH */
 		return check_look(&c, dentry);
@@ -456,6 +474,34 @@ static __always_inline bool only_tells(unsigned int cmd)
  * shell outside once the jail has ended. The command is an unsigned int, so high
  * bits change nothing.
  */
+/*
+ * Requests of sockets' own (type 0x89) that tell, or concern the socket alone. The
+ * others change interfaces, routes and neighbours, or give descriptors.
+ */
+static __always_inline bool only_asks_network(unsigned int cmd)
+{
+	switch (cmd) {
+	case 0x8901 ... 0x8907: /* owner, mark, time stamps */
+	case 0x8910:		/* SIOCGIF: NAME */
+	case 0x8912:		/* CONF */
+	case 0x8913:		/* FLAGS */
+	case 0x8915:		/* ADDR */
+	case 0x8917:		/* DSTADDR */
+	case 0x8919:		/* BRDADDR */
+	case 0x891b:		/* NETMASK */
+	case 0x891d:		/* METRIC */
+	case 0x8921:		/* MTU */
+	case 0x8927:		/* HWADDR */
+	case 0x8933:		/* INDEX */
+	case 0x8938:		/* COUNT */
+	case 0x8942:		/* TXQLEN */
+	case 0x894b:		/* SIOCOUTQNSD */
+	case 0x8970:		/* MAP */
+		return true;
+	}
+	return IOC_TYPE(cmd) != 0x89;
+}
+
 static __always_inline int controlled(struct file *file, unsigned int cmd, int ret)
 {
 	struct dentry *dentry = file->f_path.dentry;
@@ -468,6 +514,11 @@ static __always_inline int controlled(struct file *file, unsigned int cmd, int r
 		if (only_tells(cmd) || !jailed(&c, HOOK_FILE_IOCTL))
 			return 0;
 		return check_use(&c, dentry, RIGHT_WRITE);
+	}
+	if (S_ISSOCK(mode)) {
+		if (only_asks_network(cmd) || !jailed(&c, HOOK_FILE_IOCTL))
+			return 0;
+		return refuse_always(&c);
 	}
 	if ((cmd != TIOCSTI && cmd != TIOCLINUX) || !jailed(&c, HOOK_FILE_IOCTL))
 		return 0;

@@ -168,8 +168,16 @@ func lookHooks() []Hook {
 func socketHooks() []Hook {
 	return []Hook{
 		required("socket_post_create", 5, "nothing itself: it marks the jail's own sockets"),
+		required("sock_graft", 2, "nothing itself: it marks sockets that the jail accepts"),
 		required("unix_stream_connect", 3, "connecting to the host's Unix sockets"),
 		required("unix_may_send", 2, "datagrams to the host's Unix sockets"),
+		required("socket_create", 4, "sockets other than Unix, TCP, UDP and rtnetlink"),
+		required("socket_connect", 3, "connecting to addresses that --net does not give"),
+		required("socket_sendmsg", 3, "datagrams, and data with TCP Fast Open, to such addresses"),
+		required("socket_listen", 2, "nothing itself: it enters the jail's own listeners"),
+		required("socket_setsockopt", 3, "taking connections from a service by sharing its port; "+
+			"routes in packets; the host's packet filters"),
+		required("netlink_send", 2, "changing the host's network with capabilities"),
 	}
 }
 
@@ -208,11 +216,24 @@ func processHooks() []Hook {
 		required("quotactl", 4, "quotas"),
 		required("settime", 2, "the system's clock"),
 		required("task_free", 1, "nothing itself: it ends the jail after its last process"),
+		required("sk_free_security", 1, "nothing itself: it forgets the jail's own sockets"),
 	}
 }
 
 // helpers are the programs that are not LSM hooks.
-var helpers = []string{jailProgDescriptors, jailProgSupervisorExit}
+var helpers = []string{jailProgDescriptors, jailProgSupervisorExit, jailProgUdpPortTaken}
+
+// traced are the kernel's functions that helpers follow. On a kernel without one, as
+// on one that inlines it, the jail does without: its own UDP sockets then cannot
+// be reached from within.
+var traced = map[string]string{jailProgUdpPortTaken: "udp_lib_get_port"}
+
+// canTrace reports whether a helper can be used on this kernel.
+func canTrace(helper string, kernel *btf.Spec) bool {
+	name, ok := traced[helper]
+	var fn *btf.Func
+	return !ok || kernel.TypeByName(name, &fn) == nil && len(fn.Type.(*btf.FuncProto).Params) == 3
+}
 
 // fit removes from spec the programs that are not for this kernel: twins with
 // another prototype, optional hooks that it lacks, and either the path_* hooks or
@@ -221,7 +242,7 @@ func fit(spec *ebpf.CollectionSpec, kernel *btf.Spec, opts SetOptions) error {
 	var lacks *multierror.Error
 	keep := map[string]bool{}
 	for _, name := range helpers {
-		keep[name] = true
+		keep[name] = canTrace(name, kernel)
 	}
 	unused := WithoutPathHooks
 	if opts.NoPathHooks || !hasPathHooks(kernel) {

@@ -10,6 +10,7 @@
  *   file.bpf.h       open, receive, change, look: rights decide
  *   inode.bpf.h      the same changes where the kernel has no path_* hooks
  *   socket.bpf.h     Unix sockets: own ones, and those with RIGHT_CONNECT
+ *   network.bpf.h    kinds of sockets, addresses and ports
  *   process.bpf.h    mounts, namespaces, ptrace, bpf: never
  *   lifecycle.bpf.h  inode addresses for the supervisor; the end of a jail
  *   guard.bpf.h      names that are protected or denied anywhere
@@ -22,6 +23,7 @@
 #include "file.bpf.h"
 #include "inode.bpf.h"
 #include "socket.bpf.h"
+#include "network.bpf.h"
 #include "process.bpf.h"
 #include "lifecycle.bpf.h"
 

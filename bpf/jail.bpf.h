@@ -115,6 +115,38 @@ enum hook {
 	HOOK_URING_CMD,
 	HOOK_QUOTACTL,
 	HOOK_SETTIME,
+	HOOK_SOCKET_CREATE,
+	HOOK_SOCKET_CONNECT,
+	HOOK_SOCKET_SENDMSG,
+	HOOK_SOCKET_SETSOCKOPT,
+	HOOK_NETLINK_SEND,
+};
+
+/* An IP address in network order; IPv4 as ::ffff:a.b.c.d. */
+struct address {
+	__be32 word[4];
+};
+
+/* Whom a socket is to talk to, or what kind of socket is to be made. */
+struct peer {
+	struct address address;
+	__u16 port; /* 0: no peer but a kind */
+	__u16 protocol;
+	__u16 family;
+	__u16 type;
+};
+
+/* What about a socket was refused. */
+enum why {
+	WHY_NONE,
+	WHY_MODE,      /* not what the network mode gives */
+	WHY_LOCAL,     /* this machine's, and not the jail's own */
+	WHY_FORBIDDEN, /* link-local, metadata */
+	WHY_KIND,      /* this kind of socket */
+	WHY_ROUTE,     /* a route of the packet's own */
+	WHY_PORT,      /* sharing a port */
+	WHY_OPTION,    /* changing the host's filters */
+	WHY_NETLINK,   /* changing the host's network */
 };
 
 #define NAME_LEN 64
@@ -176,6 +208,8 @@ struct event {
 	__u32 dev; /* file system of the object, as the kernel encodes it; 0: no object */
 	__u32 depth;
 	enum reason reason;
+	enum why why;
+	struct peer peer; /* if why */
 	char comm[COMM_LEN];
 	char names[EVENT_NAMES][EVENT_NAME_LEN];
 };
@@ -265,12 +299,22 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
-/* Unix sockets made in a jail: its cookie. */
+enum owner_flag {
+	OWNER_CONNECTED = 1 << 0, /* UDP: connect(2) was called */
+	OWNER_SHARES = 1 << 1,	  /* somebody else may have come to share its port */
+};
+
+/* Sockets made or accepted in a jail. */
+struct owner {
+	__u64 cookie; /* the jail's */
+	__u64 flags;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, __u64);
+	__type(value, struct owner);
 } sockets SEC(".maps");
 
 #define MAX_NAMES 16384
@@ -425,8 +469,8 @@ static __noinline int name_object(struct event *event, struct dentry *dentry)
 }
 
 /* A full buffer loses the record, never the verdict. */
-static __noinline int record(struct current_jail *c, struct dentry *dentry, __u32 want, __u32 given,
-			     int error)
+static __always_inline struct event *open_record(struct current_jail *c, __u32 want, __u32 given,
+						 int error)
 {
 	__u32 slot = c->slot;
 	struct event *event;
@@ -439,7 +483,7 @@ static __noinline int record(struct current_jail *c, struct dentry *dentry, __u3
 
 		if (count)
 			__sync_fetch_and_add(count, 1);
-		return 0;
+		return NULL;
 	}
 	event->time_ns = bpf_ktime_get_ns();
 	event->hook = c->hook;
@@ -450,7 +494,19 @@ static __noinline int record(struct current_jail *c, struct dentry *dentry, __u3
 	event->dev = 0;
 	event->depth = 0;
 	event->reason = c->reason;
+	event->why = WHY_NONE;
+	__builtin_memset(&event->peer, 0, sizeof(event->peer));
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
+	return event;
+}
+
+static __noinline int record(struct current_jail *c, struct dentry *dentry, __u32 want, __u32 given,
+			     int error)
+{
+	struct event *event = open_record(c, want, given, error);
+
+	if (!event)
+		return 0;
 	if (dentry)
 		name_object(event, dentry);
 	bpf_ringbuf_submit(event, 0);

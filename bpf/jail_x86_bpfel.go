@@ -41,8 +41,11 @@ type jailEvent struct {
 	Dev    uint32
 	Depth  uint32
 	Reason jailReason
+	Why    jailWhy
+	Peer   jailPeer
 	Comm   [16]int8
 	Names  [20][64]int8
+	_      [4]byte
 }
 
 type jailHook uint32
@@ -102,6 +105,11 @@ const (
 	jailHookHOOK_URING_CMD             jailHook = 51
 	jailHookHOOK_QUOTACTL              jailHook = 52
 	jailHookHOOK_SETTIME               jailHook = 53
+	jailHookHOOK_SOCKET_CREATE         jailHook = 54
+	jailHookHOOK_SOCKET_CONNECT        jailHook = 55
+	jailHookHOOK_SOCKET_SENDMSG        jailHook = 56
+	jailHookHOOK_SOCKET_SETSOCKOPT     jailHook = 57
+	jailHookHOOK_NETLINK_SEND          jailHook = 58
 )
 
 type jailJail struct {
@@ -127,6 +135,16 @@ type jailLabel struct {
 	Object uint64
 	Rights jailRight
 	Unused uint32
+}
+
+type jailLocalRange struct {
+	_       structs.HostLayout
+	Bits    uint32
+	Slot    uint32
+	Address struct {
+		_    structs.HostLayout
+		Word [4]uint32
+	}
 }
 
 type jailMadeKey struct {
@@ -163,6 +181,54 @@ type jailNameRule struct {
 	Rights jailRight
 }
 
+type jailNetwork struct {
+	_         structs.HostLayout
+	Mode      jailNetworkMode
+	Apart     uint32
+	Resolvers [8]struct {
+		_    structs.HostLayout
+		Word [4]uint32
+	}
+}
+
+type jailNetworkMode uint32
+
+const (
+	jailNetworkModeNETWORK_NONE jailNetworkMode = 0
+	jailNetworkModeNETWORK_WEB  jailNetworkMode = 1
+	jailNetworkModeNETWORK_HOST jailNetworkMode = 2
+)
+
+type jailOwnPlace struct {
+	_       structs.HostLayout
+	Cookie  uint64
+	Address struct {
+		_    structs.HostLayout
+		Word [4]uint32
+	}
+	Port     uint16
+	Protocol uint16
+	Unused   uint32
+}
+
+type jailOwner struct {
+	_      structs.HostLayout
+	Cookie uint64
+	Flags  uint64
+}
+
+type jailPeer struct {
+	_       structs.HostLayout
+	Address struct {
+		_    structs.HostLayout
+		Word [4]uint32
+	}
+	Port     uint16
+	Protocol uint16
+	Family   uint16
+	Type     uint16
+}
+
 type jailPlace struct {
 	_      structs.HostLayout
 	Index  uint32
@@ -195,6 +261,20 @@ const (
 	jailRightRIGHT_GUARDED jailRight = 1024
 )
 
+type jailWhy uint32
+
+const (
+	jailWhyWHY_NONE      jailWhy = 0
+	jailWhyWHY_MODE      jailWhy = 1
+	jailWhyWHY_LOCAL     jailWhy = 2
+	jailWhyWHY_FORBIDDEN jailWhy = 3
+	jailWhyWHY_KIND      jailWhy = 4
+	jailWhyWHY_ROUTE     jailWhy = 5
+	jailWhyWHY_PORT      jailWhy = 6
+	jailWhyWHY_OPTION    jailWhy = 7
+	jailWhyWHY_NETLINK   jailWhy = 8
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -202,10 +282,14 @@ const (
 	jailMapInits                   = "inits"
 	jailMapJails                   = "jails"
 	jailMapKeys                    = "keys"
+	jailMapLocalRanges             = "local_ranges"
 	jailMapLost                    = "lost"
 	jailMapMade                    = "made"
 	jailMapNames                   = "names"
 	jailMapNamespaces              = "namespaces"
+	jailMapNetworks                = "networks"
+	jailMapOwnPlaces               = "own_places"
+	jailMapOwnSockets              = "own_sockets"
 	jailMapRings                   = "rings"
 	jailMapSockets                 = "sockets"
 	jailMapSupervisors             = "supervisors"
@@ -245,6 +329,7 @@ const (
 	jailProgKeyAlloc               = "key_alloc"
 	jailProgKeyPermission          = "key_permission"
 	jailProgMoveMount              = "move_mount"
+	jailProgNetlinkSend            = "netlink_send"
 	jailProgPathChmod              = "path_chmod"
 	jailProgPathChown              = "path_chown"
 	jailProgPathChroot             = "path_chroot"
@@ -268,7 +353,14 @@ const (
 	jailProgSbStatfs               = "sb_statfs"
 	jailProgSbUmount               = "sb_umount"
 	jailProgSettime                = "settime"
+	jailProgSkFreeSecurity         = "sk_free_security"
+	jailProgSockGraft              = "sock_graft"
+	jailProgSocketConnect          = "socket_connect"
+	jailProgSocketCreate           = "socket_create"
+	jailProgSocketListen           = "socket_listen"
 	jailProgSocketPostCreate       = "socket_post_create"
+	jailProgSocketSendmsg          = "socket_sendmsg"
+	jailProgSocketSetsockopt       = "socket_setsockopt"
 	jailProgSupervisorExit         = "supervisor_exit"
 	jailProgSyslog                 = "syslog"
 	jailProgTaskFree               = "task_free"
@@ -276,6 +368,7 @@ const (
 	jailProgTaskSetioprio          = "task_setioprio"
 	jailProgTaskSetnice            = "task_setnice"
 	jailProgTaskSetscheduler       = "task_setscheduler"
+	jailProgUdpPortTaken           = "udp_port_taken"
 	jailProgUnixMaySend            = "unix_may_send"
 	jailProgUnixStreamConnect      = "unix_stream_connect"
 	jailProgUringCmd               = "uring_cmd"
@@ -363,6 +456,7 @@ type jailProgramSpecs struct {
 	KeyAlloc               *ebpf.ProgramSpec `ebpf:"key_alloc"`
 	KeyPermission          *ebpf.ProgramSpec `ebpf:"key_permission"`
 	MoveMount              *ebpf.ProgramSpec `ebpf:"move_mount"`
+	NetlinkSend            *ebpf.ProgramSpec `ebpf:"netlink_send"`
 	PathChmod              *ebpf.ProgramSpec `ebpf:"path_chmod"`
 	PathChown              *ebpf.ProgramSpec `ebpf:"path_chown"`
 	PathChroot             *ebpf.ProgramSpec `ebpf:"path_chroot"`
@@ -386,7 +480,14 @@ type jailProgramSpecs struct {
 	SbStatfs               *ebpf.ProgramSpec `ebpf:"sb_statfs"`
 	SbUmount               *ebpf.ProgramSpec `ebpf:"sb_umount"`
 	Settime                *ebpf.ProgramSpec `ebpf:"settime"`
+	SkFreeSecurity         *ebpf.ProgramSpec `ebpf:"sk_free_security"`
+	SockGraft              *ebpf.ProgramSpec `ebpf:"sock_graft"`
+	SocketConnect          *ebpf.ProgramSpec `ebpf:"socket_connect"`
+	SocketCreate           *ebpf.ProgramSpec `ebpf:"socket_create"`
+	SocketListen           *ebpf.ProgramSpec `ebpf:"socket_listen"`
 	SocketPostCreate       *ebpf.ProgramSpec `ebpf:"socket_post_create"`
+	SocketSendmsg          *ebpf.ProgramSpec `ebpf:"socket_sendmsg"`
+	SocketSetsockopt       *ebpf.ProgramSpec `ebpf:"socket_setsockopt"`
 	SupervisorExit         *ebpf.ProgramSpec `ebpf:"supervisor_exit"`
 	Syslog                 *ebpf.ProgramSpec `ebpf:"syslog"`
 	TaskFree               *ebpf.ProgramSpec `ebpf:"task_free"`
@@ -394,6 +495,7 @@ type jailProgramSpecs struct {
 	TaskSetioprio          *ebpf.ProgramSpec `ebpf:"task_setioprio"`
 	TaskSetnice            *ebpf.ProgramSpec `ebpf:"task_setnice"`
 	TaskSetscheduler       *ebpf.ProgramSpec `ebpf:"task_setscheduler"`
+	UdpPortTaken           *ebpf.ProgramSpec `ebpf:"udp_port_taken"`
 	UnixMaySend            *ebpf.ProgramSpec `ebpf:"unix_may_send"`
 	UnixStreamConnect      *ebpf.ProgramSpec `ebpf:"unix_stream_connect"`
 	UringCmd               *ebpf.ProgramSpec `ebpf:"uring_cmd"`
@@ -409,10 +511,14 @@ type jailMapSpecs struct {
 	Inits       *ebpf.MapSpec `ebpf:"inits"`
 	Jails       *ebpf.MapSpec `ebpf:"jails"`
 	Keys        *ebpf.MapSpec `ebpf:"keys"`
+	LocalRanges *ebpf.MapSpec `ebpf:"local_ranges"`
 	Lost        *ebpf.MapSpec `ebpf:"lost"`
 	Made        *ebpf.MapSpec `ebpf:"made"`
 	Names       *ebpf.MapSpec `ebpf:"names"`
 	Namespaces  *ebpf.MapSpec `ebpf:"namespaces"`
+	Networks    *ebpf.MapSpec `ebpf:"networks"`
+	OwnPlaces   *ebpf.MapSpec `ebpf:"own_places"`
+	OwnSockets  *ebpf.MapSpec `ebpf:"own_sockets"`
 	Rings       *ebpf.MapSpec `ebpf:"rings"`
 	Sockets     *ebpf.MapSpec `ebpf:"sockets"`
 	Supervisors *ebpf.MapSpec `ebpf:"supervisors"`
@@ -448,10 +554,14 @@ type jailMaps struct {
 	Inits       *ebpf.Map `ebpf:"inits"`
 	Jails       *ebpf.Map `ebpf:"jails"`
 	Keys        *ebpf.Map `ebpf:"keys"`
+	LocalRanges *ebpf.Map `ebpf:"local_ranges"`
 	Lost        *ebpf.Map `ebpf:"lost"`
 	Made        *ebpf.Map `ebpf:"made"`
 	Names       *ebpf.Map `ebpf:"names"`
 	Namespaces  *ebpf.Map `ebpf:"namespaces"`
+	Networks    *ebpf.Map `ebpf:"networks"`
+	OwnPlaces   *ebpf.Map `ebpf:"own_places"`
+	OwnSockets  *ebpf.Map `ebpf:"own_sockets"`
 	Rings       *ebpf.Map `ebpf:"rings"`
 	Sockets     *ebpf.Map `ebpf:"sockets"`
 	Supervisors *ebpf.Map `ebpf:"supervisors"`
@@ -462,10 +572,14 @@ func (m *jailMaps) Close() error {
 		m.Inits,
 		m.Jails,
 		m.Keys,
+		m.LocalRanges,
 		m.Lost,
 		m.Made,
 		m.Names,
 		m.Namespaces,
+		m.Networks,
+		m.OwnPlaces,
+		m.OwnSockets,
 		m.Rings,
 		m.Sockets,
 		m.Supervisors,
@@ -519,6 +633,7 @@ type jailPrograms struct {
 	KeyAlloc               *ebpf.Program `ebpf:"key_alloc"`
 	KeyPermission          *ebpf.Program `ebpf:"key_permission"`
 	MoveMount              *ebpf.Program `ebpf:"move_mount"`
+	NetlinkSend            *ebpf.Program `ebpf:"netlink_send"`
 	PathChmod              *ebpf.Program `ebpf:"path_chmod"`
 	PathChown              *ebpf.Program `ebpf:"path_chown"`
 	PathChroot             *ebpf.Program `ebpf:"path_chroot"`
@@ -542,7 +657,14 @@ type jailPrograms struct {
 	SbStatfs               *ebpf.Program `ebpf:"sb_statfs"`
 	SbUmount               *ebpf.Program `ebpf:"sb_umount"`
 	Settime                *ebpf.Program `ebpf:"settime"`
+	SkFreeSecurity         *ebpf.Program `ebpf:"sk_free_security"`
+	SockGraft              *ebpf.Program `ebpf:"sock_graft"`
+	SocketConnect          *ebpf.Program `ebpf:"socket_connect"`
+	SocketCreate           *ebpf.Program `ebpf:"socket_create"`
+	SocketListen           *ebpf.Program `ebpf:"socket_listen"`
 	SocketPostCreate       *ebpf.Program `ebpf:"socket_post_create"`
+	SocketSendmsg          *ebpf.Program `ebpf:"socket_sendmsg"`
+	SocketSetsockopt       *ebpf.Program `ebpf:"socket_setsockopt"`
 	SupervisorExit         *ebpf.Program `ebpf:"supervisor_exit"`
 	Syslog                 *ebpf.Program `ebpf:"syslog"`
 	TaskFree               *ebpf.Program `ebpf:"task_free"`
@@ -550,6 +672,7 @@ type jailPrograms struct {
 	TaskSetioprio          *ebpf.Program `ebpf:"task_setioprio"`
 	TaskSetnice            *ebpf.Program `ebpf:"task_setnice"`
 	TaskSetscheduler       *ebpf.Program `ebpf:"task_setscheduler"`
+	UdpPortTaken           *ebpf.Program `ebpf:"udp_port_taken"`
 	UnixMaySend            *ebpf.Program `ebpf:"unix_may_send"`
 	UnixStreamConnect      *ebpf.Program `ebpf:"unix_stream_connect"`
 	UringCmd               *ebpf.Program `ebpf:"uring_cmd"`
@@ -596,6 +719,7 @@ func (p *jailPrograms) Close() error {
 		p.KeyAlloc,
 		p.KeyPermission,
 		p.MoveMount,
+		p.NetlinkSend,
 		p.PathChmod,
 		p.PathChown,
 		p.PathChroot,
@@ -619,7 +743,14 @@ func (p *jailPrograms) Close() error {
 		p.SbStatfs,
 		p.SbUmount,
 		p.Settime,
+		p.SkFreeSecurity,
+		p.SockGraft,
+		p.SocketConnect,
+		p.SocketCreate,
+		p.SocketListen,
 		p.SocketPostCreate,
+		p.SocketSendmsg,
+		p.SocketSetsockopt,
 		p.SupervisorExit,
 		p.Syslog,
 		p.TaskFree,
@@ -627,6 +758,7 @@ func (p *jailPrograms) Close() error {
 		p.TaskSetioprio,
 		p.TaskSetnice,
 		p.TaskSetscheduler,
+		p.UdpPortTaken,
 		p.UnixMaySend,
 		p.UnixStreamConnect,
 		p.UringCmd,

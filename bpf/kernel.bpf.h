@@ -50,6 +50,9 @@ enum {
 	ENOENT = 2,
 	EACCES = 13,
 	EXDEV = 18,
+	ENOPROTOOPT = 92,
+	EPROTONOSUPPORT = 93,
+	EAFNOSUPPORT = 97,
 	ECONNREFUSED = 111
 };
 
@@ -78,15 +81,62 @@ enum {
 	S_IFREG = 0100000,
 	S_IFDIR = 0040000,
 	S_IFBLK = 0060000,
-	S_IFCHR = 0020000
+	S_IFCHR = 0020000,
+	S_IFSOCK = 0140000
 };
 #define S_ISREG(mode)	 (((mode) & S_IFMT) == S_IFREG)
 #define S_ISDIR(mode)	 (((mode) & S_IFMT) == S_IFDIR)
+#define S_ISSOCK(mode)	 (((mode) & S_IFMT) == S_IFSOCK)
 #define S_ISDEVICE(mode) (((mode) & S_IFMT) == S_IFBLK || ((mode) & S_IFMT) == S_IFCHR)
 
+/* include/linux/socket.h, include/linux/net.h */
 enum {
-	AF_UNIX = 1
+	AF_UNSPEC = 0,
+	AF_UNIX = 1,
+	AF_INET = 2,
+	AF_INET6 = 10,
+	AF_NETLINK = 16,
+	AF_UNREADABLE = 0xffff /* none */
 };
+enum {
+	SOCK_STREAM = 1,
+	SOCK_DGRAM = 2
+};
+enum {
+	SOL_IP = 0,
+	SOL_SOCKET = 1,
+	SOL_TCP = 6,
+	SOL_IPV6 = 41
+};
+enum {
+	SO_REUSEADDR = 2,
+	SO_REUSEPORT = 15,
+	SO_BINDTODEVICE = 25,
+	SO_BINDTOIFINDEX = 62
+};
+#define MSG_FASTOPEN 0x20000000
+
+/* include/uapi/linux/in.h, in6.h, ipv6.h, tcp.h */
+enum {
+	IPPROTO_TCP = 6,
+	IPPROTO_UDP = 17
+};
+enum {
+	IP_OPTIONS = 4,
+	IP_RETOPTS = 7
+};
+enum {
+	IPV6_2292RTHDR = 5,
+	IPV6_2292PKTOPTIONS = 6,
+	IPV6_FLOWLABEL_MGR = 32,
+	IPV6_RTHDR = 57
+};
+#define TCP_REPAIR 19
+#define TCP_LISTEN 10 /* include/net/tcp_states.h */
+
+/* include/uapi/linux/netlink.h, rtnetlink.h */
+#define NETLINK_ROUTE 0
+#define RTM_BASE      16
 
 /* include/uapi/asm-generic/ioctls.h */
 enum {
@@ -202,7 +252,59 @@ struct iattr {
 	unsigned int ia_valid;
 } KERNEL_TYPE;
 
-struct sock;
+struct net {
+	struct ns_common ns;
+} KERNEL_TYPE;
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct in6_addr {
+	__u8 bytes[16];
+};
+
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	unsigned char skc_reuse : 4;
+	unsigned char skc_reuseport : 1;
+	unsigned char skc_ipv6only : 1;
+	int skc_bound_dev_if;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+} KERNEL_TYPE;
+
+struct sock_reuseport;
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_type;
+	__u16 sk_protocol;
+	struct sock_reuseport *sk_reuseport_cb;
+} KERNEL_TYPE;
+
+struct sockaddr;
+
+struct msghdr {
+	void *msg_name;
+	int msg_namelen;
+	void *msg_control;
+	bool msg_control_is_user : 1;
+	unsigned int msg_flags;
+	unsigned long msg_controllen;
+} KERNEL_TYPE;
+
+struct sk_buff {
+	unsigned int len;
+	unsigned int data_len;
+	unsigned char *data;
+} KERNEL_TYPE;
 
 struct socket {
 	struct sock *sk;

@@ -7,6 +7,7 @@
 #define AGENT_LOCK_LIFECYCLE_BPF_H
 
 #include "jail.bpf.h"
+#include "network.bpf.h"
 
 static __noinline int write_descriptor(struct seq_file *seq, struct descriptor *d)
 {
@@ -96,6 +97,15 @@ int BPF_PROG(task_free, struct task_struct *task)
 	if (ns)
 		ns->inum = 0;
 	bpf_map_delete_elem(&inits, &tgid);
+	return 0;
+}
+
+/* The memory may be the host's next socket. */
+SEC("lsm/sk_free_security")
+int BPF_PROG(sk_free_security, struct sock *sk)
+{
+	if (is_inet(sk->__sk_common.skc_family))
+		forget_socket((__u64)sk);
 	return 0;
 }
 

@@ -48,6 +48,12 @@ func LoadEach(report func(Loaded)) error {
 	}
 	for _, name := range helpers {
 		loaded := Loaded{Name: name, Program: name}
+		if !canTrace(name, kernel) {
+			loaded.Unsupported = "kernel has no " + traced[name] + "; lost: its own UDP sockets " +
+				"cannot be reached from within a jail"
+			report(loaded)
+			continue
+		}
 		loaded.Insns, loaded.Err = loadAlone(spec, name, cache)
 		report(loaded)
 	}

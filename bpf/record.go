@@ -31,6 +31,9 @@ type Record struct {
 	// Cut means that it is longer than the record: names are missing in front.
 	Path string
 	Cut  bool
+	// Why is set where a socket was refused, and Peer where there is one.
+	Why  Why
+	Peer *Peer
 }
 
 // Reason is what decided.
@@ -63,6 +66,9 @@ func decodeRecord(raw []byte) (Record, error) {
 		PID:    int(e.Pid),
 		Comm:   text(e.Comm[:]),
 		Dev:    e.Dev,
+	}
+	if e.Why != 0 {
+		r.Why, r.Peer = Why(e.Why), decodePeer(e.Peer)
 	}
 	if e.Dev == 0 {
 		return r, nil
@@ -154,4 +160,9 @@ var hookNames = [...]string{
 	jailHookHOOK_URING_CMD:             "uring_cmd",
 	jailHookHOOK_QUOTACTL:              "quotactl",
 	jailHookHOOK_SETTIME:               "settime",
+	jailHookHOOK_SOCKET_CREATE:         "socket_create",
+	jailHookHOOK_SOCKET_CONNECT:        "socket_connect",
+	jailHookHOOK_SOCKET_SENDMSG:        "socket_sendmsg",
+	jailHookHOOK_SOCKET_SETSOCKOPT:     "socket_setsockopt",
+	jailHookHOOK_NETLINK_SEND:          "netlink_send",
 }

@@ -145,6 +145,9 @@ func (s *Slot) reset() error {
 	if err := s.set.maps.Lost.Put(s.number, uint64(0)); err != nil {
 		return fmt.Errorf("reset slot %d: %w", s.number, err)
 	}
+	if err := s.resetNetwork(); err != nil {
+		return err
+	}
 	spec, err := loadJail()
 	if err != nil {
 		return fmt.Errorf("read BPF object: %w", err)

@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Unix sockets: a jail talks to sockets that were made in it, and to those of
- * the host's that a rule names by path.
+ * Whose a socket is, and Unix sockets: a jail talks to sockets that were made in
+ * it, and to those of the host's that a rule names by path.
  */
 #ifndef AGENT_LOCK_SOCKET_BPF_H
 #define AGENT_LOCK_SOCKET_BPF_H
 
 #include "label.bpf.h"
+
+static __always_inline void mark_socket(struct current_jail *c, struct sock *sk)
+{
+	struct owner *owner;
+
+	owner = bpf_sk_storage_get(&sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (owner)
+		owner->cookie = c->jail->cookie;
+}
 
 /* A socket without the mark counts as the host's, so a failure here only denies. */
 SEC("lsm/socket_post_create")
@@ -15,24 +24,32 @@ int BPF_PROG(socket_post_create, struct socket *sock, int family, int type, int 
 {
 	struct current_jail c = {};
 	struct sock *sk = sock->sk;
-	__u64 *owner;
 
-	if (ret || family != AF_UNIX || !sk || !jailed(&c, 0))
+	if (ret || kern || !sk || !jailed(&c, 0))
 		return ret;
-	owner = bpf_sk_storage_get(&sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	if (owner)
-		*owner = c.jail->cookie;
+	mark_socket(&c, sk);
+	return 0;
+}
+
+/* accept(2) gives a socket that nobody created. */
+SEC("lsm/sock_graft")
+int BPF_PROG(sock_graft, struct sock *sk, struct socket *parent)
+{
+	struct current_jail c = {};
+
+	if (sk && jailed(&c, 0))
+		mark_socket(&c, sk);
 	return 0;
 }
 
 static __always_inline int check_peer(struct current_jail *c, struct sock *other)
 {
-	__u64 *owner = bpf_sk_storage_get(&sockets, other, NULL, 0);
+	struct owner *owner = bpf_sk_storage_get(&sockets, other, NULL, 0);
 	struct dentry *dentry;
 	struct unix_sock *unix;
 	__u32 given;
 
-	if (owner && *owner && *owner == c->jail->cookie)
+	if (owner && owner->cookie && owner->cookie == c->jail->cookie)
 		return 0;
 	unix = bpf_skc_to_unix_sock(other);
 	if (!unix)

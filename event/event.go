@@ -20,6 +20,8 @@ type Event struct {
 	Tried string `json:"tried"`
 	// Path is the object as the jail's mounts show it; "" when there is none.
 	Path string `json:"path,omitempty"`
+	// Address is whom a socket was to talk to, or what kind of socket it was.
+	Address string `json:"address,omitempty"`
 	// Errno is what the process was told, as in "ENOENT".
 	Errno string `json:"errno"`
 	PID   int    `json:"pid"`
@@ -31,7 +33,7 @@ type Event struct {
 }
 
 // Key is the same for denials that one line on the terminal serves.
-func (e Event) Key() string { return e.Hook + "\x00" + e.Tried + "\x00" + e.Path }
+func (e Event) Key() string { return e.Hook + "\x00" + e.Tried + "\x00" + e.Path + e.Address }
 
 // String returns the denial as one line that is safe to show on a terminal: names
 // of files and processes are the jail's to choose.
@@ -39,6 +41,9 @@ func (e Event) String() string {
 	object := ""
 	if e.Path != "" {
 		object = " " + e.Path
+	}
+	if e.Address != "" {
+		object += " " + e.Address
 	}
 	remedy := "; no flag allows this"
 	if e.Remedy != "" {
@@ -122,6 +127,11 @@ var tried = map[string]string{
 	"uring_cmd":             "send an io_uring command",
 	"quotactl":              "use quotas",
 	"settime":               "set the clock",
+	"socket_create":         "make a socket",
+	"socket_connect":        "connect to",
+	"socket_sendmsg":        "send to",
+	"socket_setsockopt":     "set an option of the socket",
+	"netlink_send":          "change the host's network",
 }
 
 // Tried returns the operation that a hook guards in words, with the way in

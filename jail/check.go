@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agent-lock/agent-lock/policy"
 	"golang.org/x/sys/unix"
 )
 
@@ -56,8 +57,12 @@ func withoutCapability(lsms []string) []string {
 
 // namespaceFlags are the namespaces of a jail, for clone(2). A kernel without
 // IPC namespaces will do if it has nothing that they would separate.
-func namespaceFlags() (uintptr, error) {
-	flags := uintptr(unix.CLONE_NEWPID | unix.CLONE_NEWNS)
+func namespaceFlags(n policy.Network) (uintptr, error) {
+	flags, err := networkFlags(n)
+	if err != nil {
+		return 0, err
+	}
+	flags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS
 	if exists("/proc/self/ns/uts") {
 		flags |= unix.CLONE_NEWUTS
 	}

@@ -93,6 +93,10 @@ func (d *denials) event(r bpf.Record) event.Event {
 		Comm:  r.Comm,
 		Rule:  "a jail never does this",
 	}
+	if r.Why != 0 {
+		d.explainSocket(&e, r)
+		return e
+	}
 	if r.Path == "" {
 		if r.Want&bpf.Connect != 0 {
 			e.Rule = "the socket is not the jail's own"

@@ -70,6 +70,11 @@ func prepare(control *os.File) (*task, error) {
 			return nil, fmt.Errorf("set host name: %w", err)
 		}
 	}
+	if s.Apart {
+		if err := raiseLoopback(); err != nil {
+			return nil, err
+		}
+	}
 	return startExec(s)
 }
 

@@ -56,6 +56,7 @@ type setup struct {
 	Env     []string
 	User    User
 	Keep    []kept
+	Apart   bool // in a network namespace of its own
 	Mutant  bool // hooks are left out: the command need not find the jail in force
 }
 
@@ -95,6 +96,12 @@ func Run(cfg Config) (status int, err error) {
 		return 0, fmt.Errorf("hold the jail's pid namespace: %w", err)
 	}
 	held = append(held, namespace)
+	network, err := openNetwork(slot, cfg.Policy.Network, pid1.cmd.Process.Pid)
+	if err != nil {
+		pid1.kill()
+		return 0, err
+	}
+	defer network.Close()
 	rules, err := arm(slot, cfg.Policy, pid1.cmd.Process.Pid)
 	if err != nil {
 		pid1.kill()
@@ -118,7 +125,7 @@ type pid1 struct {
 
 // startInit starts pid 1 and waits until it is ready to be armed.
 func startInit(cfg Config) (*pid1, error) {
-	namespaces, err := namespaceFlags()
+	namespaces, err := namespaceFlags(cfg.Policy.Network)
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +150,7 @@ func startInit(cfg Config) (*pid1, error) {
 	s := setup{
 		Dir: startDir(cfg.Policy.Project), Command: cfg.Command, User: cfg.User,
 		Env: environment(os.Environ(), cfg.User, cfg.Policy.Env), Keep: keep(cfg.Policy),
+		Apart:  namespaces&unix.CLONE_NEWNET != 0,
 		Mutant: len(cfg.Attach.Drop) > 0,
 	}
 	if len(s.Command) == 0 {

@@ -28,7 +28,7 @@ const (
 // the home directory of the user that the command runs as.
 func Default(project, home string) *Policy {
 	p := &Policy{Project: project, Hardlinks: HardlinksReadonly, Outside: OutsideHide,
-		Names: DefaultNames()}
+		Names: DefaultNames(), Network: NetworkWeb}
 	p.Rules = append(p.Rules, Rule{
 		Path: project, Direct: true, Rights: rwx, Origin: "project", Mounts: true, Linked: true,
 		Keep: true, Guarded: true,

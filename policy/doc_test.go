@@ -42,6 +42,28 @@ func writeNames(b *strings.Builder, n Names) {
 }
 
 // long: it is one text.
+func networkSection() string {
+	var b strings.Builder
+	b.WriteString("## Network\n\n| network | gives |\n|---|---|\n")
+	for _, n := range []Network{NetworkNone, NetworkWeb, NetworkHost} {
+		gives := n.Gives()
+		if n == NetworkWeb {
+			gives += ", and " + NetworkNone.Gives()
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", n, gives)
+	}
+	b.WriteString(`
+Own listeners are sockets that the jail made and that hold their port alone: with
+SO_REUSEADDR a UDP port could be somebody else's as well, and SO_REUSEPORT is refused
+under ` + "`--net web`" + ` (ENOPROTOOPT). Link-local and metadata addresses are never reached,
+nor are they in the form of IPv4-mapped, NAT64, 6to4 and similar addresses; port 53 of
+a resolver is. Sockets other than Unix, TCP, UDP and rtnetlink, which can only ask, are
+not made. Under ` + "`--net none`" + ` the jail has a network namespace of its own.
+
+`)
+	return b.String()
+}
+
 func policyDocument() string {
 	var b strings.Builder
 	b.WriteString(`# What a jail may use
@@ -85,6 +107,8 @@ A repository that the jail has cloned is free of them, and so is what lies in
 | ` + "`--rw PATH`" + ` | read, write, execute |
 | ` + "`--deny PATH`" + ` | nothing: hides it, also below an allowed path |
 | ` + "`--protect NAME`" + ` | protects what is called so, anywhere in the project |
+| ` + "`--socket PATH`" + ` | connect, to a Unix socket of the host's |
+| ` + "`--net NETWORK`" + ` | web (default), none or host, see below |
 | ` + "`--hardlinks MODE`" + ` | allow, readonly (default) or deny: what may be done to a ` +
 		`file in a writable place that has another name, which may be outside |
 | ` + "`--outside hide or deny`" + ` | what is outside is missing (ENOENT) or refused (EACCES) |
@@ -96,7 +120,7 @@ later, and for what was there if that is moved.
 Paths that lead through a symbolic link of the user's are refused: an earlier jail
 could have made it. Name what it points to.
 
-## Environment
+` + networkSection() + `## Environment
 
 The command gets ` + "`HOME`, `USER`, `LOGNAME`, `SHELL`, `PATH`, `TMPDIR`, `TMPPREFIX`, " +
 		"`XDG_RUNTIME_DIR`" + ` and ` + "`AGENT_LOCK=1`" + `, and of
@@ -112,8 +136,8 @@ drops most variables; ` + "`sudo --preserve-env=NAME`" + ` keeps one for us to p
 
 One line for each distinct denial, on standard error: live, or at the end when that
 is a terminal (` + "`--denials live, end or off`" + `). ` + "`--log FILE`" + ` appends each as a
-JSON object: ` + "`time`, `hook`, `tried`, `path`, `errno`, `pid`, `comm`, `rule`" + ` and
-` + "`remedy`" + `, the flag that would allow it.
+JSON object: ` + "`time`, `hook`, `tried`, `path`, `address`, `errno`, `pid`, `comm`" + `,
+` + "`rule` and `remedy`" + `, the flag that would allow it.
 `)
 	return b.String()
 }

@@ -95,6 +95,7 @@ type Policy struct {
 	Hardlinks Hardlinks
 	Outside   Outside
 	Names     Names
+	Network   Network
 	// Env lists further variables that are passed on, NAME or NAME=VALUE.
 	Env []string
 }
@@ -209,8 +210,11 @@ func (p *Policy) Nearest(path string) (Rule, bool) {
 
 // Remedy returns the flag that would give rights on path, "" if none does.
 func Remedy(path string, want Rights) string {
-	if path == "" || path == "/" || want&Connect != 0 { // Connect has no flag yet
+	if path == "" || path == "/" {
 		return ""
+	}
+	if want&Connect != 0 {
+		return "--socket " + quote(path)
 	}
 	flag := "--ro "
 	switch {

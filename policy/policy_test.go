@@ -118,7 +118,7 @@ func TestRemedy(t *testing.T) {
 		{"/a", Read, "--ro /a"},
 		{"/a", Read | Write, "--rw /a"},
 		{"/a", Execute, "--exec /a"},
-		{"/a", Connect, ""},
+		{"/a", Connect, "--socket /a"},
 		{"/", Read, ""},
 		{"/a b", Read, "--ro '/a b'"},
 		{"/it's;id", Write, `--rw '/it'\''s;id'`},

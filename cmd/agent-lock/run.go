@@ -24,6 +24,10 @@ Runs COMMAND (default: your shell) as you, jailed in the project directory DIR.
   --deny PATH      hide PATH, also below one that is allowed
   --protect NAME   keep what is called NAME anywhere in DIR from being changed, as
                    .git/hooks, .vscode and others are
+  --socket PATH    let it connect to the host's Unix socket PATH (repeatable)
+  --net NETWORK    whom it may talk to: web (default; TCP 80 and 443 of other
+                   machines, DNS), none, or host (everybody); never link-local
+                   and metadata addresses
   --env NAME       pass the variable NAME on; NAME=VALUE sets it
   --hardlinks MODE for files in DIR that have another name, which may be outside:
                    allow, readonly (default) or deny
@@ -38,6 +42,7 @@ Example: sudo agent-lock --ro ~/.npmrc ~/proj -- npm test
 type runFlags struct {
 	rules     []func(p *policy.Policy, home string) error
 	hardlinks string
+	network   string
 	outside   string
 	env       []string
 	denials   string
@@ -67,6 +72,13 @@ func parseRun(args []string) (runFlags, []string, error) {
 		})
 		return nil
 	})
+	set.Func("socket", "", func(path string) error {
+		f.rules = append(f.rules, func(p *policy.Policy, home string) error {
+			return p.AllowSocket(path, home)
+		})
+		return nil
+	})
+	set.StringVar(&f.network, "net", string(policy.NetworkWeb), "")
 	set.Func("env", "", func(v string) error { f.env = append(f.env, v); return nil })
 	set.StringVar(&f.hardlinks, "hardlinks", string(policy.HardlinksReadonly), "")
 	set.StringVar(&f.outside, "outside", string(policy.OutsideHide), "")
@@ -153,6 +165,9 @@ func (f runFlags) policy(dir, home string) (*policy.Policy, error) {
 		}
 	}
 	p.Env = f.env
+	if p.Network, err = policy.ParseNetwork(f.network); err != nil {
+		return nil, err
+	}
 	p.Hardlinks = policy.Hardlinks(f.hardlinks)
 	if !slices.Contains([]policy.Hardlinks{
 		policy.HardlinksAllow, policy.HardlinksReadonly, policy.HardlinksDeny}, p.Hardlinks) {
