@@ -68,7 +68,7 @@ func Families() []string {
 func Cases() []Case {
 	return slices.Concat(
 		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, metadata,
-		watching, descriptors, sockets, namespaces, terminal, processes, keys,
+		watching, descriptors, sockets, network, kinds, namespaces, terminal, processes, keys,
 		lifecycle,
 	)
 }

@@ -8,8 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Operations of io_uring (linux/io_uring.h): openat since 5.6, unlinkat since 5.11.
+// Operations of io_uring (linux/io_uring.h): sendmsg since 5.3, connect since 5.5,
+// openat since 5.6, unlinkat since 5.11.
 const (
+	uringSendmsg  = 9
+	uringConnect  = 16
 	uringOpenat   = 18
 	uringUnlinkat = 36
 )
@@ -32,6 +35,18 @@ type uringParams struct {
 // that the kernel acts without the system call that a filter might look for. It
 // returns the result of the operation.
 func uring(op byte, path string, flags uint32) (int, error) {
+	return uringRequest(func(sqe []byte) {
+		order := binary.NativeEndian
+		sqe[0] = op
+		dirfd := int32(unix.AT_FDCWD)
+		order.PutUint32(sqe[4:], uint32(dirfd))
+		order.PutUint64(sqe[16:], uint64(cstring(path)))
+		order.PutUint32(sqe[28:], flags)
+	})
+}
+
+// uringRequest makes the request that fill writes.
+func uringRequest(fill func(sqe []byte)) (int, error) {
 	var p uringParams
 	ring, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&p)), 0)
 	if errno != 0 {
@@ -56,11 +71,7 @@ func uring(op byte, path string, flags uint32) (int, error) {
 		return -1, err
 	}
 	order := binary.NativeEndian
-	sqe[0] = op
-	dirfd := int32(unix.AT_FDCWD)
-	order.PutUint32(sqe[4:], uint32(dirfd))
-	order.PutUint64(sqe[16:], uint64(cstring(path)))
-	order.PutUint32(sqe[28:], flags)
+	fill(sqe)
 	// The ring is new: our request is number 0 of both queues.
 	order.PutUint32(sq[p.sq.array:], 0)
 	order.PutUint32(sq[p.sq.tail:], 1)

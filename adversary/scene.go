@@ -33,6 +33,7 @@ type Scene struct {
 	cleanup  []func()
 
 	listeners []listener
+	conn      int               // for the judge arrived
 	refused   bool              // the attacker says that an error stopped it
 	secrets   map[string]string // for secretRead
 }
