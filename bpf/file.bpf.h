@@ -58,19 +58,19 @@ static __always_inline bool links_forbid(struct current_jail *c, struct dentry *
 	return inode->i_nlink >= others;
 }
 
-/* Why rights that suffice do not help; REASON_RIGHTS: they do. */
-static __always_inline enum reason forbidden(struct current_jail *c, struct dentry *dentry,
-					     __u32 want, __u32 given)
+/* Why rights that suffice do not help; WHY_RIGHTS: they do. */
+static __always_inline enum why forbidden(struct current_jail *c, struct dentry *dentry, __u32 want,
+					  __u32 given)
 {
 	if (given & RIGHT_GUARDED) {
 		if (may_be_ruled(c->jail, dentry) && name_denies(c->jail, dentry))
-			return REASON_DENIED;
+			return WHY_DENIED;
 		if (want & RIGHT_WRITE && names_protect(c->jail, dentry))
-			return REASON_PROTECTED;
+			return WHY_PROTECTED;
 	}
 	if (links_forbid(c, dentry, want, given))
-		return REASON_LINKS;
-	return REASON_RIGHTS;
+		return WHY_LINKS;
+	return WHY_RIGHTS;
 }
 
 static __always_inline int check_use(struct current_jail *c, struct dentry *dentry, __u32 want)
@@ -78,8 +78,8 @@ static __always_inline int check_use(struct current_jail *c, struct dentry *dent
 	__u32 given = rights_at(c->jail, dentry);
 
 	if ((given & want) == want) {
-		c->reason = forbidden(c, dentry, want, given);
-		if (c->reason == REASON_RIGHTS)
+		c->why = forbidden(c, dentry, want, given);
+		if (c->why == WHY_RIGHTS)
 			return 0;
 		return refuse(c, dentry, want, given, ERROR(EACCES));
 	}
@@ -101,7 +101,7 @@ static __always_inline __u32 entry_rights(struct current_jail *c, struct dentry 
 	if (given & RIGHT_FIXED)
 		return given & ~RIGHT_WRITE;
 	if (given & RIGHT_WRITE && given & RIGHT_GUARDED && names_protect(c->jail, entry)) {
-		c->reason = REASON_PROTECTED;
+		c->why = WHY_PROTECTED;
 		return given & ~RIGHT_WRITE;
 	}
 	return given;

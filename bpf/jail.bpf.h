@@ -136,9 +136,12 @@ struct peer {
 	__u16 type;
 };
 
-/* What about a socket was refused. */
+/* Why something was refused. From WHY_MODE on it is about a socket. */
 enum why {
-	WHY_NONE,
+	WHY_RIGHTS,    /* those of the label do not suffice */
+	WHY_LINKS,     /* the file has several names */
+	WHY_PROTECTED, /* the name is protected */
+	WHY_DENIED,    /* the name is denied */
 	WHY_MODE,      /* not what the network mode gives */
 	WHY_LOCAL,     /* this machine's, and not the jail's own */
 	WHY_FORBIDDEN, /* link-local, metadata */
@@ -186,13 +189,6 @@ struct name_rule {
 	enum right rights;
 };
 
-enum reason {
-	REASON_RIGHTS,	  /* of the label do not suffice */
-	REASON_LINKS,	  /* the file has several names */
-	REASON_PROTECTED, /* the name is protected */
-	REASON_DENIED,	  /* the name is denied */
-};
-
 #define EVENT_NAMES    20
 #define EVENT_NAME_LEN 64
 #define COMM_LEN       16
@@ -207,9 +203,8 @@ struct event {
 	__u32 pid; /* thread group, in the initial pid namespace */
 	__u32 dev; /* file system of the object, as the kernel encodes it; 0: no object */
 	__u32 depth;
-	enum reason reason;
 	enum why why;
-	struct peer peer; /* if why */
+	struct peer peer; /* of a socket */
 	char comm[COMM_LEN];
 	char names[EVENT_NAMES][EVENT_NAME_LEN];
 };
@@ -359,7 +354,7 @@ struct {
 struct current_jail {
 	__u32 slot;
 	enum hook hook;		 /* that is asking */
-	enum reason reason;	 /* why it refuses */
+	enum why why;		 /* it refuses */
 	const struct jail *jail; /* NULL: not jailed */
 	struct pid_namespace *ns;
 };
@@ -493,8 +488,7 @@ static __always_inline struct event *open_record(struct current_jail *c, __u32 w
 	event->pid = bpf_get_current_pid_tgid() >> 32;
 	event->dev = 0;
 	event->depth = 0;
-	event->reason = c->reason;
-	event->why = WHY_NONE;
+	event->why = c->why;
 	__builtin_memset(&event->peer, 0, sizeof(event->peer));
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
 	return event;

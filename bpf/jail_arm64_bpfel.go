@@ -40,12 +40,10 @@ type jailEvent struct {
 	Pid    uint32
 	Dev    uint32
 	Depth  uint32
-	Reason jailReason
 	Why    jailWhy
 	Peer   jailPeer
 	Comm   [16]int8
 	Names  [20][64]int8
-	_      [4]byte
 }
 
 type jailHook uint32
@@ -236,15 +234,6 @@ type jailPlace struct {
 	Cookie uint64
 }
 
-type jailReason uint32
-
-const (
-	jailReasonREASON_RIGHTS    jailReason = 0
-	jailReasonREASON_LINKS     jailReason = 1
-	jailReasonREASON_PROTECTED jailReason = 2
-	jailReasonREASON_DENIED    jailReason = 3
-)
-
 type jailRight uint32
 
 const (
@@ -264,15 +253,18 @@ const (
 type jailWhy uint32
 
 const (
-	jailWhyWHY_NONE      jailWhy = 0
-	jailWhyWHY_MODE      jailWhy = 1
-	jailWhyWHY_LOCAL     jailWhy = 2
-	jailWhyWHY_FORBIDDEN jailWhy = 3
-	jailWhyWHY_KIND      jailWhy = 4
-	jailWhyWHY_ROUTE     jailWhy = 5
-	jailWhyWHY_PORT      jailWhy = 6
-	jailWhyWHY_OPTION    jailWhy = 7
-	jailWhyWHY_NETLINK   jailWhy = 8
+	jailWhyWHY_RIGHTS    jailWhy = 0
+	jailWhyWHY_LINKS     jailWhy = 1
+	jailWhyWHY_PROTECTED jailWhy = 2
+	jailWhyWHY_DENIED    jailWhy = 3
+	jailWhyWHY_MODE      jailWhy = 4
+	jailWhyWHY_LOCAL     jailWhy = 5
+	jailWhyWHY_FORBIDDEN jailWhy = 6
+	jailWhyWHY_KIND      jailWhy = 7
+	jailWhyWHY_ROUTE     jailWhy = 8
+	jailWhyWHY_PORT      jailWhy = 9
+	jailWhyWHY_OPTION    jailWhy = 10
+	jailWhyWHY_NETLINK   jailWhy = 11
 )
 
 // Names of all BPF objects in the ELF.

@@ -120,21 +120,6 @@ func words(a netip.Addr) (w [4]uint32) {
 	return w
 }
 
-// Why says what about a socket was refused, see enum why.
-type Why uint32
-
-// The reasons.
-const (
-	WhyMode      = Why(jailWhyWHY_MODE)
-	WhyLocal     = Why(jailWhyWHY_LOCAL)
-	WhyForbidden = Why(jailWhyWHY_FORBIDDEN)
-	WhyKind      = Why(jailWhyWHY_KIND)
-	WhyRoute     = Why(jailWhyWHY_ROUTE)
-	WhyPort      = Why(jailWhyWHY_PORT)
-	WhyOption    = Why(jailWhyWHY_OPTION)
-	WhyNetlink   = Why(jailWhyWHY_NETLINK)
-)
-
 // Peer is whom a socket was to talk to. Where Why is WhyKind, only what describes
 // the socket is set.
 type Peer struct {

@@ -19,9 +19,7 @@ type Record struct {
 	// Want is what was asked for; Given is what the nearest label gives.
 	// Both are 0 for operations that no label can allow.
 	Want, Given Rights
-	// Reason is what decided where the rights themselves would do.
-	Reason Reason
-	Errno  syscall.Errno
+	Errno       syscall.Errno
 	// PID is the thread group in the initial pid namespace, Comm its name.
 	PID  int
 	Comm string
@@ -31,20 +29,28 @@ type Record struct {
 	// Cut means that it is longer than the record: names are missing in front.
 	Path string
 	Cut  bool
-	// Why is set where a socket was refused, and Peer where there is one.
+	// Why says what decided; Peer is set where that is about a socket.
 	Why  Why
 	Peer *Peer
 }
 
-// Reason is what decided.
-type Reason uint32
+// Why says what decided, see enum why.
+type Why uint32
 
-// The reasons.
+// The reasons. From WhyMode on they are about a socket.
 const (
-	ByRights    = Reason(jailReasonREASON_RIGHTS)
-	ByLinks     = Reason(jailReasonREASON_LINKS)     // the file has several names
-	ByProtected = Reason(jailReasonREASON_PROTECTED) // a name is protected
-	ByDenied    = Reason(jailReasonREASON_DENIED)    // the name is denied
+	WhyRights    = Why(jailWhyWHY_RIGHTS)
+	WhyLinks     = Why(jailWhyWHY_LINKS)
+	WhyProtected = Why(jailWhyWHY_PROTECTED)
+	WhyDenied    = Why(jailWhyWHY_DENIED)
+	WhyMode      = Why(jailWhyWHY_MODE)
+	WhyLocal     = Why(jailWhyWHY_LOCAL)
+	WhyForbidden = Why(jailWhyWHY_FORBIDDEN)
+	WhyKind      = Why(jailWhyWHY_KIND)
+	WhyRoute     = Why(jailWhyWHY_ROUTE)
+	WhyPort      = Why(jailWhyWHY_PORT)
+	WhyOption    = Why(jailWhyWHY_OPTION)
+	WhyNetlink   = Why(jailWhyWHY_NETLINK)
 )
 
 // decodeRecord reads a struct event of jail.bpf.h.
@@ -57,18 +63,18 @@ func decodeRecord(raw []byte) (Record, error) {
 		return Record{}, fmt.Errorf("decode denial: %w", err)
 	}
 	r := Record{
-		Since:  time.Duration(e.TimeNs),
-		Hook:   hookName(e.Hook),
-		Want:   Rights(e.Want),
-		Given:  Rights(e.Given),
-		Reason: Reason(e.Reason),
-		Errno:  syscall.Errno(-e.Error),
-		PID:    int(e.Pid),
-		Comm:   text(e.Comm[:]),
-		Dev:    e.Dev,
+		Since: time.Duration(e.TimeNs),
+		Hook:  hookName(e.Hook),
+		Want:  Rights(e.Want),
+		Given: Rights(e.Given),
+		Errno: syscall.Errno(-e.Error),
+		PID:   int(e.Pid),
+		Comm:  text(e.Comm[:]),
+		Dev:   e.Dev,
 	}
-	if e.Why != 0 {
-		r.Why, r.Peer = Why(e.Why), decodePeer(e.Peer)
+	r.Why = Why(e.Why)
+	if r.Why >= WhyMode {
+		r.Peer = decodePeer(e.Peer)
 	}
 	if e.Dev == 0 {
 		return r, nil

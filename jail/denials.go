@@ -93,7 +93,7 @@ func (d *denials) event(r bpf.Record) event.Event {
 		Comm:  r.Comm,
 		Rule:  "a jail never does this",
 	}
-	if r.Why != 0 {
+	if r.Why >= bpf.WhyMode {
 		d.explainSocket(&e, r)
 		return e
 	}
@@ -116,16 +116,15 @@ func (d *denials) event(r bpf.Record) event.Event {
 // explain says which rule decided and what would have to be allowed.
 func (d *denials) explain(path string, r bpf.Record) (rule, remedy string) {
 	want := policyRights(r.Want)
-	switch r.Reason {
-	case bpf.ByLinks:
+	switch r.Why {
+	case bpf.WhyLinks:
 		return "the file has several names, one may be outside (--hardlinks " +
 			string(d.cfg.Policy.Hardlinks) + ")", "--hardlinks allow"
-	case bpf.ByProtected:
+	case bpf.WhyProtected:
 		return explainName("programs outside may act on what is in it later", path,
 			d.cfg.Policy.Names.Ruled(path), policy.Write)
-	case bpf.ByDenied:
+	case bpf.WhyDenied:
 		return explainName("it may hold secrets", path, path, want)
-	case bpf.ByRights:
 	}
 	remedy = policy.Remedy(path, want)
 	nearest, ok := d.cfg.Policy.Nearest(path)

@@ -41,7 +41,6 @@ func writeNames(b *strings.Builder, n Names) {
 	row(n.Allowed, "not denied")
 }
 
-// long: it is one text.
 func networkSection() string {
 	var b strings.Builder
 	b.WriteString("## Network\n\n| network | gives |\n|---|---|\n")
@@ -64,6 +63,7 @@ not made. Under ` + "`--net none`" + ` the jail has a network namespace of its o
 	return b.String()
 }
 
+// long: it is one text.
 func policyDocument() string {
 	var b strings.Builder
 	b.WriteString(`# What a jail may use
