@@ -143,11 +143,11 @@ func TestRecordedHooksAreInTheTable(t *testing.T) {
 // Every program keeps an earlier refusal and asks whether the task is jailed.
 func TestEveryHookAsksWhoIsThere(t *testing.T) {
 	asking := regexp.MustCompile(
-		`jailed\(&c|(inode|times|entry)_changed\(|` +
+		`jailed\(&c|(inode|times|entry|attributes)_changed\(|node_made\(|` +
 			`(looked_at|never|only_peers|controlled)\(`)
 	program := regexp.MustCompile(`(?s)SEC\("lsm/(\w+)"\)\nint BPF_PROG.*?\n}\n`)
 	for _, file := range []string{
-		"file.bpf.h", "inode.bpf.h", "socket.bpf.h", "network.bpf.h", "process.bpf.h",
+		"file.bpf.h", "inode.bpf.h", "root.bpf.h", "socket.bpf.h", "network.bpf.h", "process.bpf.h",
 	} {
 		source, err := os.ReadFile(file)
 		if err != nil {
@@ -177,7 +177,7 @@ func TestPrototypesAgree(t *testing.T) {
 	program := regexp.MustCompile(`(?s)SEC\("lsm/\w+"\)\nint BPF_PROG\((\w+)(.*?)\)\n\{`)
 	found := 0
 	for _, file := range []string{
-		"file.bpf.h", "inode.bpf.h", "socket.bpf.h", "network.bpf.h", "process.bpf.h",
+		"file.bpf.h", "inode.bpf.h", "root.bpf.h", "socket.bpf.h", "network.bpf.h", "process.bpf.h",
 		"lifecycle.bpf.h",
 	} {
 		source, err := os.ReadFile(file)

@@ -8,6 +8,7 @@
 #define AGENT_LOCK_FILE_BPF_H
 
 #include "guard.bpf.h"
+#include "root.bpf.h"
 
 /* Pipes, sockets, memfds: on superblocks that no path leads to. */
 static __always_inline bool has_no_path(struct dentry *dentry)
@@ -29,7 +30,9 @@ static __always_inline int check_look(struct current_jail *c, struct dentry *den
 {
 	__u32 given = rights_at(c->jail, dentry);
 
-	if (given & (RIGHT_READ | RIGHT_SELF) || has_no_path(dentry))
+	if (given & (RIGHT_READ | RIGHT_SELF))
+		return c->jail->flags & JAIL_ROOT ? check_root(c, dentry, 0, given) : 0;
+	if (has_no_path(dentry))
 		return 0;
 	return refuse_sight(c, dentry, RIGHT_READ, given);
 }
@@ -79,9 +82,9 @@ static __always_inline int check_use(struct current_jail *c, struct dentry *dent
 
 	if ((given & want) == want) {
 		c->why = forbidden(c, dentry, want, given);
-		if (c->why == WHY_RIGHTS)
-			return 0;
-		return refuse(c, dentry, want, given, ERROR(EACCES));
+		if (c->why != WHY_RIGHTS)
+			return refuse(c, dentry, want, given, ERROR(EACCES));
+		return c->jail->flags & JAIL_ROOT ? check_root(c, dentry, want, given) : 0;
 	}
 	if (has_no_path(dentry))
 		return 0;
@@ -231,7 +234,8 @@ int BPF_PROG(path_mknod, const struct path *dir, struct dentry *dentry, umode_t 
 
 	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
 		return ret;
-	if (S_ISDEVICE(mode)) /* a way to any disk */
+	/* A way to any disk, or to be root outside. */
+	if (S_ISDEVICE(mode) || adds_identity(&c, dentry, mode))
 		return refuse_always(&c);
 	return check_new(&c, dentry, false);
 }
@@ -322,6 +326,8 @@ int BPF_PROG(path_chmod, const struct path *path, umode_t mode, int ret)
 
 	if (ret || !jailed(&c, HOOK_PATH_CHMOD))
 		return ret;
+	if (adds_identity(&c, path->dentry, mode))
+		return refuse_always(&c);
 	return check_use(&c, path->dentry, RIGHT_WRITE);
 }
 

@@ -213,6 +213,8 @@ func processHooks() []Hook {
 		optional("uring_sqpoll", 0, "kernel threads that work for io_uring", noURing),
 		optional("uring_override_creds", 1, "io_uring requests under another identity", noURing),
 		optional("uring_cmd", 1, "io_uring commands to devices and sockets", noURing),
+		required("capable", 4, "what root's capabilities reach beyond the jail: namespaces, swap, "+
+			"accounting, ports, the clock, the network, handles"),
 		required("quotactl", 4, "quotas"),
 		required("settime", 2, "the system's clock"),
 		required("task_free", 1, "nothing itself: it ends the jail after its last process"),

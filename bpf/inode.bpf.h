@@ -41,27 +41,28 @@ int BPF_PROG(inode_mkdir, struct inode *dir, struct dentry *dentry, umode_t mode
 	return check_new(&c, dentry, true);
 }
 
-SEC("lsm/inode_create")
-int BPF_PROG(inode_create, struct inode *dir, struct dentry *dentry, umode_t mode, int ret)
+static __always_inline int node_made(struct dentry *dentry, umode_t mode, int ret)
 {
 	struct current_jail c = {};
 
 	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
 		return ret;
+	if (S_ISDEVICE(mode) || adds_identity(&c, dentry, mode))
+		return refuse_always(&c);
 	return check_new(&c, dentry, false);
+}
+
+SEC("lsm/inode_create")
+int BPF_PROG(inode_create, struct inode *dir, struct dentry *dentry, umode_t mode, int ret)
+{
+	return node_made(dentry, mode, ret);
 }
 
 SEC("lsm/inode_mknod")
 int BPF_PROG(inode_mknod, struct inode *dir, struct dentry *dentry, umode_t mode, unsigned int dev,
 	     int ret)
 {
-	struct current_jail c = {};
-
-	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
-		return ret;
-	if (S_ISDEVICE(mode))
-		return refuse_always(&c);
-	return check_entry(&c, dentry);
+	return node_made(dentry, mode, ret);
 }
 
 SEC("lsm/inode_symlink")
@@ -93,16 +94,27 @@ int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, str
 }
 
 /* Mode, owner, length and times at once. */
+static __always_inline int attributes_changed(struct dentry *dentry, struct iattr *attr, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_INODE_SETATTR))
+		return ret;
+	if (attr->ia_valid & ATTR_MODE && adds_identity(&c, dentry, attr->ia_mode))
+		return refuse_always(&c);
+	return check_use(&c, dentry, RIGHT_WRITE);
+}
+
 SEC("lsm/inode_setattr")
 int BPF_PROG(inode_setattr_all, void *idmap, struct dentry *dentry, struct iattr *attr, int ret)
 {
-	return inode_changed(dentry, HOOK_INODE_SETATTR, ret);
+	return attributes_changed(dentry, attr, ret);
 }
 
 SEC("lsm/inode_setattr")
 int BPF_PROG(inode_setattr_all_noidmap, struct dentry *dentry, struct iattr *attr, int ret)
 {
-	return inode_changed(dentry, HOOK_INODE_SETATTR, ret);
+	return attributes_changed(dentry, attr, ret);
 }
 
 #endif

@@ -7,6 +7,7 @@
  * its own. A verdict comes from the dentry that the kernel is about to use: the
  * nearest labelled inode on the way up gives the rights, no label gives none.
  *
+ *   root.bpf.h       a command that runs as root: capabilities, file modes
  *   file.bpf.h       open, receive, change, look: rights decide
  *   inode.bpf.h      the same changes where the kernel has no path_* hooks
  *   socket.bpf.h     Unix sockets: own ones, and those with RIGHT_CONNECT
@@ -20,6 +21,7 @@
  * Every hook keeps an earlier program's refusal. Every failure denies.
  */
 #include "jail.bpf.h"
+#include "root.bpf.h"
 #include "file.bpf.h"
 #include "inode.bpf.h"
 #include "socket.bpf.h"

@@ -26,12 +26,13 @@ enum right {
 	RIGHT_CONNECT = 1 << 4, /* a Unix socket of the host's that may be talked to */
 
 	/* Not rights, but what else is to be known at a label. */
-	RIGHT_LINKED = 1 << 5,	/* names of outside files may be here, see JAIL_LINKS_* */
-	RIGHT_FIXED = 1 << 6,	/* of the object alone: keeps its name */
-	RIGHT_WAY = 1 << 7,	/* leads to a rule, has the rights of what is around it */
-	RIGHT_NAMES = 1 << 8,	/* there are rules for names in this directory */
-	RIGHT_FILES = 1 << 9,	/* files below may have labels of their own */
-	RIGHT_GUARDED = 1 << 10 /* the rules for names anywhere hold here */
+	RIGHT_LINKED = 1 << 5,	 /* names of outside files may be here, see JAIL_LINKS_* */
+	RIGHT_FIXED = 1 << 6,	 /* of the object alone: keeps its name */
+	RIGHT_WAY = 1 << 7,	 /* leads to a rule, has the rights of what is around it */
+	RIGHT_NAMES = 1 << 8,	 /* there are rules for names in this directory */
+	RIGHT_FILES = 1 << 9,	 /* files below may have labels of their own */
+	RIGHT_GUARDED = 1 << 10, /* the rules for names anywhere hold here */
+	RIGHT_PUBLIC = 1 << 11,	 /* root uses what everyone may use */
 };
 #define RIGHT_OWN (RIGHT_SELF | RIGHT_FIXED)
 #define RIGHT_ANY (RIGHT_READ | RIGHT_WRITE | RIGHT_EXECUTE | RIGHT_SELF | RIGHT_CONNECT)
@@ -41,6 +42,7 @@ enum jail_flag {
 		1 << 0,		  /* a file with several names below RIGHT_LINKED is not changed */
 	JAIL_LINKS_DENY = 1 << 1, /* ... nor opened */
 	JAIL_SHOW_OUTSIDE = 1 << 2, /* EACCES where it would be ENOENT */
+	JAIL_ROOT = 1 << 3,	    /* the command runs as root: see root.bpf.h */
 };
 
 /* Of a directory, by its dentry, of which it has one; of anything else by its inode. */
@@ -120,6 +122,7 @@ enum hook {
 	HOOK_SOCKET_SENDMSG,
 	HOOK_SOCKET_SETSOCKOPT,
 	HOOK_NETLINK_SEND,
+	HOOK_CAPABLE,
 };
 
 /* An IP address in network order; IPv4 as ::ffff:a.b.c.d. */
@@ -205,6 +208,8 @@ struct event {
 	__u32 depth;
 	enum why why;
 	struct peer peer; /* of a socket */
+	__u32 number;	  /* of the capability */
+	__u32 unused;
 	char comm[COMM_LEN];
 	char names[EVENT_NAMES][EVENT_NAME_LEN];
 };
@@ -346,6 +351,20 @@ struct {
 	__type(value, __u64);
 } keys SEC(".maps");
 
+/* When a jail's last record of a capability was written. */
+#define MAX_CAPABILITIES 64
+
+struct told {
+	__u64 at_ns[MAX_CAPABILITIES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_JAILS + 1);
+	__type(key, __u32);
+	__type(value, struct told);
+} told_capabilities SEC(".maps");
+
 /* ---- Which jail ---- */
 
 #define MAX_PIDNS_LEVEL	  32	      /* include/linux/pid_namespace.h */
@@ -355,6 +374,7 @@ struct current_jail {
 	__u32 slot;
 	enum hook hook;		 /* that is asking */
 	enum why why;		 /* it refuses */
+	__u32 number;		 /* for the record */
 	const struct jail *jail; /* NULL: not jailed */
 	struct pid_namespace *ns;
 };
@@ -490,6 +510,8 @@ static __always_inline struct event *open_record(struct current_jail *c, __u32 w
 	event->depth = 0;
 	event->why = c->why;
 	__builtin_memset(&event->peer, 0, sizeof(event->peer));
+	event->number = c->number;
+	event->unused = 0;
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
 	return event;
 }

@@ -42,6 +42,8 @@ type jailEvent struct {
 	Depth  uint32
 	Why    jailWhy
 	Peer   jailPeer
+	Number uint32
+	Unused uint32
 	Comm   [16]int8
 	Names  [20][64]int8
 }
@@ -108,6 +110,7 @@ const (
 	jailHookHOOK_SOCKET_SENDMSG        jailHook = 56
 	jailHookHOOK_SOCKET_SETSOCKOPT     jailHook = 57
 	jailHookHOOK_NETLINK_SEND          jailHook = 58
+	jailHookHOOK_CAPABLE               jailHook = 59
 )
 
 type jailJail struct {
@@ -126,6 +129,7 @@ const (
 	jailJailFlagJAIL_LINKS_READONLY jailJailFlag = 1
 	jailJailFlagJAIL_LINKS_DENY     jailJailFlag = 2
 	jailJailFlagJAIL_SHOW_OUTSIDE   jailJailFlag = 4
+	jailJailFlagJAIL_ROOT           jailJailFlag = 8
 )
 
 type jailLabel struct {
@@ -248,7 +252,13 @@ const (
 	jailRightRIGHT_NAMES   jailRight = 256
 	jailRightRIGHT_FILES   jailRight = 512
 	jailRightRIGHT_GUARDED jailRight = 1024
+	jailRightRIGHT_PUBLIC  jailRight = 2048
 )
+
+type jailTold struct {
+	_    structs.HostLayout
+	AtNs [64]uint64
+}
 
 type jailWhy uint32
 
@@ -285,10 +295,12 @@ const (
 	jailMapRings                   = "rings"
 	jailMapSockets                 = "sockets"
 	jailMapSupervisors             = "supervisors"
+	jailMapToldCapabilities        = "told_capabilities"
 	jailProgBpf                    = "bpf"
 	jailProgBpfMap                 = "bpf_map"
 	jailProgBpfNokernel            = "bpf_nokernel"
 	jailProgBpfProg                = "bpf_prog"
+	jailProgCapable                = "capable"
 	jailProgDescriptors            = "descriptors"
 	jailProgFileIoctl              = "file_ioctl"
 	jailProgFileIoctlCompat        = "file_ioctl_compat"
@@ -416,6 +428,7 @@ type jailProgramSpecs struct {
 	BpfMap                 *ebpf.ProgramSpec `ebpf:"bpf_map"`
 	BpfNokernel            *ebpf.ProgramSpec `ebpf:"bpf_nokernel"`
 	BpfProg                *ebpf.ProgramSpec `ebpf:"bpf_prog"`
+	Capable                *ebpf.ProgramSpec `ebpf:"capable"`
 	Descriptors            *ebpf.ProgramSpec `ebpf:"descriptors"`
 	FileIoctl              *ebpf.ProgramSpec `ebpf:"file_ioctl"`
 	FileIoctlCompat        *ebpf.ProgramSpec `ebpf:"file_ioctl_compat"`
@@ -500,20 +513,21 @@ type jailProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type jailMapSpecs struct {
-	Inits       *ebpf.MapSpec `ebpf:"inits"`
-	Jails       *ebpf.MapSpec `ebpf:"jails"`
-	Keys        *ebpf.MapSpec `ebpf:"keys"`
-	LocalRanges *ebpf.MapSpec `ebpf:"local_ranges"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	Made        *ebpf.MapSpec `ebpf:"made"`
-	Names       *ebpf.MapSpec `ebpf:"names"`
-	Namespaces  *ebpf.MapSpec `ebpf:"namespaces"`
-	Networks    *ebpf.MapSpec `ebpf:"networks"`
-	OwnPlaces   *ebpf.MapSpec `ebpf:"own_places"`
-	OwnSockets  *ebpf.MapSpec `ebpf:"own_sockets"`
-	Rings       *ebpf.MapSpec `ebpf:"rings"`
-	Sockets     *ebpf.MapSpec `ebpf:"sockets"`
-	Supervisors *ebpf.MapSpec `ebpf:"supervisors"`
+	Inits            *ebpf.MapSpec `ebpf:"inits"`
+	Jails            *ebpf.MapSpec `ebpf:"jails"`
+	Keys             *ebpf.MapSpec `ebpf:"keys"`
+	LocalRanges      *ebpf.MapSpec `ebpf:"local_ranges"`
+	Lost             *ebpf.MapSpec `ebpf:"lost"`
+	Made             *ebpf.MapSpec `ebpf:"made"`
+	Names            *ebpf.MapSpec `ebpf:"names"`
+	Namespaces       *ebpf.MapSpec `ebpf:"namespaces"`
+	Networks         *ebpf.MapSpec `ebpf:"networks"`
+	OwnPlaces        *ebpf.MapSpec `ebpf:"own_places"`
+	OwnSockets       *ebpf.MapSpec `ebpf:"own_sockets"`
+	Rings            *ebpf.MapSpec `ebpf:"rings"`
+	Sockets          *ebpf.MapSpec `ebpf:"sockets"`
+	Supervisors      *ebpf.MapSpec `ebpf:"supervisors"`
+	ToldCapabilities *ebpf.MapSpec `ebpf:"told_capabilities"`
 }
 
 // jailVariableSpecs contains global variables before they are loaded into the kernel.
@@ -543,20 +557,21 @@ func (o *jailObjects) Close() error {
 //
 // It can be passed to loadJailObjects or ebpf.CollectionSpec.LoadAndAssign.
 type jailMaps struct {
-	Inits       *ebpf.Map `ebpf:"inits"`
-	Jails       *ebpf.Map `ebpf:"jails"`
-	Keys        *ebpf.Map `ebpf:"keys"`
-	LocalRanges *ebpf.Map `ebpf:"local_ranges"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	Made        *ebpf.Map `ebpf:"made"`
-	Names       *ebpf.Map `ebpf:"names"`
-	Namespaces  *ebpf.Map `ebpf:"namespaces"`
-	Networks    *ebpf.Map `ebpf:"networks"`
-	OwnPlaces   *ebpf.Map `ebpf:"own_places"`
-	OwnSockets  *ebpf.Map `ebpf:"own_sockets"`
-	Rings       *ebpf.Map `ebpf:"rings"`
-	Sockets     *ebpf.Map `ebpf:"sockets"`
-	Supervisors *ebpf.Map `ebpf:"supervisors"`
+	Inits            *ebpf.Map `ebpf:"inits"`
+	Jails            *ebpf.Map `ebpf:"jails"`
+	Keys             *ebpf.Map `ebpf:"keys"`
+	LocalRanges      *ebpf.Map `ebpf:"local_ranges"`
+	Lost             *ebpf.Map `ebpf:"lost"`
+	Made             *ebpf.Map `ebpf:"made"`
+	Names            *ebpf.Map `ebpf:"names"`
+	Namespaces       *ebpf.Map `ebpf:"namespaces"`
+	Networks         *ebpf.Map `ebpf:"networks"`
+	OwnPlaces        *ebpf.Map `ebpf:"own_places"`
+	OwnSockets       *ebpf.Map `ebpf:"own_sockets"`
+	Rings            *ebpf.Map `ebpf:"rings"`
+	Sockets          *ebpf.Map `ebpf:"sockets"`
+	Supervisors      *ebpf.Map `ebpf:"supervisors"`
+	ToldCapabilities *ebpf.Map `ebpf:"told_capabilities"`
 }
 
 func (m *jailMaps) Close() error {
@@ -575,6 +590,7 @@ func (m *jailMaps) Close() error {
 		m.Rings,
 		m.Sockets,
 		m.Supervisors,
+		m.ToldCapabilities,
 	)
 }
 
@@ -593,6 +609,7 @@ type jailPrograms struct {
 	BpfMap                 *ebpf.Program `ebpf:"bpf_map"`
 	BpfNokernel            *ebpf.Program `ebpf:"bpf_nokernel"`
 	BpfProg                *ebpf.Program `ebpf:"bpf_prog"`
+	Capable                *ebpf.Program `ebpf:"capable"`
 	Descriptors            *ebpf.Program `ebpf:"descriptors"`
 	FileIoctl              *ebpf.Program `ebpf:"file_ioctl"`
 	FileIoctlCompat        *ebpf.Program `ebpf:"file_ioctl_compat"`
@@ -679,6 +696,7 @@ func (p *jailPrograms) Close() error {
 		p.BpfMap,
 		p.BpfNokernel,
 		p.BpfProg,
+		p.Capable,
 		p.Descriptors,
 		p.FileIoctl,
 		p.FileIoctlCompat,

@@ -82,7 +82,12 @@ enum {
 	S_IFDIR = 0040000,
 	S_IFBLK = 0060000,
 	S_IFCHR = 0020000,
-	S_IFSOCK = 0140000
+	S_IFSOCK = 0140000,
+	S_ISUID = 04000,
+	S_ISGID = 02000,
+	S_IROTH = 00004,
+	S_IWOTH = 00002,
+	S_IXOTH = 00001
 };
 #define S_ISREG(mode)	 (((mode) & S_IFMT) == S_IFREG)
 #define S_ISDIR(mode)	 (((mode) & S_IFMT) == S_IFDIR)
@@ -138,6 +143,27 @@ enum {
 #define NETLINK_ROUTE 0
 #define RTM_BASE      16
 
+/* include/uapi/linux/capability.h and include/linux/security.h */
+enum {
+	CAP_CHOWN = 0,
+	CAP_DAC_OVERRIDE = 1,
+	CAP_DAC_READ_SEARCH = 2,
+	CAP_FOWNER = 3,
+	CAP_FSETID = 4,
+	CAP_KILL = 5,
+	CAP_SETGID = 6,
+	CAP_SETUID = 7,
+	CAP_SETPCAP = 8,
+	CAP_NET_BIND_SERVICE = 10,
+	CAP_IPC_LOCK = 14,
+	CAP_IPC_OWNER = 15,
+	CAP_SYS_PTRACE = 19
+};
+#define CAP_OPT_NOAUDIT	 (1 << 1)
+
+#define PF_IO_WORKER	 0x00000010 /* include/linux/sched.h */
+#define PROC_SUPER_MAGIC 0x9fa0	    /* include/uapi/linux/magic.h */
+
 /* include/uapi/asm-generic/ioctls.h */
 enum {
 	TIOCSTI = 0x5412,
@@ -160,6 +186,7 @@ enum {
 struct super_block {
 	__u32 s_dev;
 	unsigned long s_flags;
+	unsigned long s_magic;
 } KERNEL_TYPE;
 
 struct inode {
@@ -239,17 +266,24 @@ struct signal_struct {
 	atomic_t live;
 } KERNEL_TYPE;
 
+struct cred;
+struct user_namespace;
+
 struct task_struct {
+	unsigned int flags;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
 	struct pid *thread_pid;
 	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
+	const struct cred *real_cred;
+	const struct cred *cred;
 } KERNEL_TYPE;
 
 struct iattr {
 	unsigned int ia_valid;
+	umode_t ia_mode;
 } KERNEL_TYPE;
 
 struct net {
@@ -326,8 +360,6 @@ struct bpf_iter__task_file {
 	__u32 fd;
 	struct file *file;
 } KERNEL_TYPE;
-
-struct cred;
 
 struct key {
 	const char *description;

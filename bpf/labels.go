@@ -25,7 +25,8 @@ const (
 // be; see Links. Fixed keeps the object's own name from being changed. Way marks a
 // directory that only leads to a rule, with the rights of what is around it. Names
 // says that there are rules for names in the directory, Files that files below may
-// have labels. Guarded puts the rules for names anywhere in force.
+// have labels. Guarded puts the rules for names anywhere in force. Public keeps a jail
+// of root to what everyone may use.
 const (
 	Linked  = Rights(jailRightRIGHT_LINKED)
 	Fixed   = Rights(jailRightRIGHT_FIXED)
@@ -33,12 +34,13 @@ const (
 	Names   = Rights(jailRightRIGHT_NAMES)
 	Files   = Rights(jailRightRIGHT_FILES)
 	Guarded = Rights(jailRightRIGHT_GUARDED)
+	Public  = Rights(jailRightRIGHT_PUBLIC)
 )
 
 // String returns the rights as words, e.g. "read write".
 func (r Rights) String() string {
 	names := []string{"read", "write", "execute", "self", "connect", "linked", "fixed", "way",
-		"names", "files", "guarded"}
+		"names", "files", "guarded", "public"}
 	var words []string
 	for i, name := range names {
 		if r&(1<<i) != 0 {

@@ -32,6 +32,8 @@ type Record struct {
 	// Why says what decided; Peer is set where that is about a socket.
 	Why  Why
 	Peer *Peer
+	// Capability is the number of the capability that "capable" denied.
+	Capability int
 }
 
 // Why says what decided, see enum why.
@@ -71,6 +73,8 @@ func decodeRecord(raw []byte) (Record, error) {
 		PID:   int(e.Pid),
 		Comm:  text(e.Comm[:]),
 		Dev:   e.Dev,
+
+		Capability: int(e.Number),
 	}
 	r.Why = Why(e.Why)
 	if r.Why >= WhyMode {
@@ -171,4 +175,5 @@ var hookNames = [...]string{
 	jailHookHOOK_SOCKET_SENDMSG:        "socket_sendmsg",
 	jailHookHOOK_SOCKET_SETSOCKOPT:     "socket_setsockopt",
 	jailHookHOOK_NETLINK_SEND:          "netlink_send",
+	jailHookHOOK_CAPABLE:               "capable",
 }

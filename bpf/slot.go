@@ -46,6 +46,9 @@ type SlotOptions struct {
 	Links Links
 	// ShowOutside gives EACCES where the jail otherwise sees ENOENT.
 	ShowOutside bool
+	// Root says that the command runs as root: capabilities and file modes are
+	// the jail's to decide on.
+	Root bool
 }
 
 // Take opens the attach set, attaching it if this is the first jail, and takes
@@ -219,6 +222,9 @@ func (s *Slot) Arm(
 		Slot: s.number, Initials: initials(names)}
 	if opts.ShowOutside {
 		value.Flags |= jailJailFlagJAIL_SHOW_OUTSIDE
+	}
+	if opts.Root {
+		value.Flags |= jailJailFlagJAIL_ROOT
 	}
 	if err := fillLabels(value, labels); err != nil {
 		return err

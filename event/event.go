@@ -132,6 +132,7 @@ var tried = map[string]string{
 	"socket_sendmsg":        "send to",
 	"socket_setsockopt":     "set an option of the socket",
 	"netlink_send":          "change the host's network",
+	"capable":               "use a capability",
 }
 
 // Tried returns the operation that a hook guards in words, with the way in
