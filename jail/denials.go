@@ -97,6 +97,9 @@ func (d *denials) event(r bpf.Record) event.Event {
 		d.explainSocket(&e, r)
 		return e
 	}
+	if r.Hook == "capable" {
+		e.Tried = event.TriedCapability(r.Capability)
+	}
 	if r.Path == "" {
 		if r.Want&bpf.Connect != 0 {
 			e.Rule = "the socket is not the jail's own"
@@ -116,6 +119,9 @@ func (d *denials) event(r bpf.Record) event.Event {
 // explain says which rule decided and what would have to be allowed.
 func (d *denials) explain(path string, r bpf.Record) (rule, remedy string) {
 	want := policyRights(r.Want)
+	if r.Given&r.Want == r.Want && r.Errno == unix.EPERM {
+		return "it is a device, or would run as root outside", ""
+	}
 	switch r.Why {
 	case bpf.WhyLinks:
 		return "the file has several names, one may be outside (--hardlinks " +
@@ -127,6 +133,9 @@ func (d *denials) explain(path string, r bpf.Record) (rule, remedy string) {
 		return explainName("it may hold secrets", path, path, want)
 	}
 	remedy = policy.Remedy(path, want)
+	if r.Given&r.Want == r.Want && r.Given&bpf.Public != 0 {
+		return "not everyone may, and root in a jail is no exception", remedy
+	}
 	nearest, ok := d.cfg.Policy.Nearest(path)
 	if !ok {
 		return "no rule covers it", remedy

@@ -62,13 +62,9 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " 
 
 // drop gives up everything that the command must not have.
 func drop(s setup) error {
-	for capability := uintptr(0); ; capability++ {
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
-		if errors.Is(err, unix.EINVAL) {
-			break // past the last that this kernel knows
-		}
-		if err != nil {
-			return fmt.Errorf("drop capability %d: %w", capability, err)
+	if !s.User.Capable {
+		if err := dropBounding(); err != nil {
+			return err
 		}
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -80,10 +76,12 @@ func drop(s setup) error {
 	if err := os.Chdir(s.Dir); err != nil {
 		return fmt.Errorf("enter %s as %s: %w", s.Dir, s.User.Name, err)
 	}
-	none := [2]unix.CapUserData{}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		return fmt.Errorf("drop capabilities: %w", err)
+	if !s.User.Capable {
+		none := [2]unix.CapUserData{}
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			return fmt.Errorf("drop capabilities: %w", err)
+		}
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("drop ambient capabilities: %w", err)
@@ -92,6 +90,19 @@ func drop(s setup) error {
 		return fmt.Errorf("close descriptors: %w", err)
 	}
 	return nil
+}
+
+// dropBounding leaves no capability that an exec could give.
+func dropBounding() error {
+	for capability := uintptr(0); ; capability++ {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) {
+			return nil // past the last that this kernel knows
+		}
+		if err != nil {
+			return fmt.Errorf("drop capability %d: %w", capability, err)
+		}
+	}
 }
 
 // setIDs changes the ids of this thread alone: the raw system calls.

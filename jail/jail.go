@@ -102,7 +102,7 @@ func Run(cfg Config) (status int, err error) {
 		return 0, err
 	}
 	defer network.Close()
-	rules, err := arm(slot, cfg.Policy, pid1.cmd.Process.Pid)
+	rules, err := arm(slot, cfg.Policy, cfg.User, pid1.cmd.Process.Pid)
 	if err != nil {
 		pid1.kill()
 		return 0, err
@@ -125,7 +125,7 @@ type pid1 struct {
 
 // startInit starts pid 1 and waits until it is ready to be armed.
 func startInit(cfg Config) (*pid1, error) {
-	namespaces, err := namespaceFlags(cfg.Policy.Network)
+	namespaces, err := namespaceFlags(cfg.User, cfg.Policy.Network)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +241,7 @@ var forwarded = []os.Signal{
 
 // arm labels the policy's paths as the jail's mounts show them and puts the
 // labels in force.
-func arm(slot *bpf.Slot, p *policy.Policy, pid int) (*rules, error) {
+func arm(slot *bpf.Slot, p *policy.Policy, u User, pid int) (*rules, error) {
 	r, err := resolve(p, fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func arm(slot *bpf.Slot, p *policy.Policy, pid int) (*rules, error) {
 	if err == nil {
 		var init bpf.Process
 		if init, err = theInit(self, children); err == nil {
-			err = slot.Arm(labels, names, slotOptions(p), self, init)
+			err = slot.Arm(labels, names, slotOptions(p, u), self, init)
 		}
 	}
 	if err != nil {
@@ -280,8 +280,9 @@ func theInit(self bpf.Process, children []bpf.Process) (bpf.Process, error) {
 	return found[0], nil
 }
 
-func slotOptions(p *policy.Policy) bpf.SlotOptions {
-	opts := bpf.SlotOptions{ShowOutside: p.Outside == policy.OutsideDeny, Links: bpf.LinksDeny}
+func slotOptions(p *policy.Policy, u User) bpf.SlotOptions {
+	opts := bpf.SlotOptions{ShowOutside: p.Outside == policy.OutsideDeny, Links: bpf.LinksDeny,
+		Root: u.UID == 0}
 	switch p.Hardlinks {
 	case policy.HardlinksAllow:
 		opts.Links = bpf.LinksAllow

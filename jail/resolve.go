@@ -148,6 +148,9 @@ func rightsOf(rule policy.Rule) bpf.Rights {
 	if rule.Guarded {
 		rights |= bpf.Guarded
 	}
+	if rule.Public {
+		rights |= bpf.Public
+	}
 	return rights
 }
 

@@ -22,6 +22,7 @@ type User struct {
 	Groups   []int // supplementary
 	Home     string
 	Shell    string
+	Capable  bool // root keeps its capabilities
 }
 
 // InvokingUser is the user who called sudo, by SUDO_UID and SUDO_GID, or root
@@ -35,12 +36,16 @@ func InvokingUser(getenv func(string) string) (User, error) {
 	if err != nil {
 		return User{}, fmt.Errorf("find the user who called: %w", err)
 	}
-	u := User{Name: account.Username, Home: account.HomeDir, Shell: shellOf(account.Username)}
+	return userOf(account)
+}
+
+func userOf(account *user.User) (u User, err error) {
+	u = User{Name: account.Username, Home: account.HomeDir, Shell: shellOf(account.Username)}
 	if u.UID, err = strconv.Atoi(account.Uid); err != nil {
-		return User{}, fmt.Errorf("find the user who called: uid %q: %w", account.Uid, err)
+		return User{}, fmt.Errorf("find user %s: uid %q: %w", account.Username, account.Uid, err)
 	}
 	if u.GID, err = strconv.Atoi(account.Gid); err != nil {
-		return User{}, fmt.Errorf("find the user who called: gid %q: %w", account.Gid, err)
+		return User{}, fmt.Errorf("find user %s: gid %q: %w", account.Username, account.Gid, err)
 	}
 	u.Groups = harmlessGroups(account)
 	return u, nil

@@ -60,6 +60,7 @@ func (p *Policy) keep(rights Rights, paths ...string) {
 // system opens programs and their configuration, and hides the secrets that
 // lie among it.
 func (p *Policy) system() {
+	first := len(p.Rules)
 	for _, dir := range []string{
 		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store",
 		"/gnu/store", "/snap",
@@ -82,6 +83,9 @@ func (p *Policy) system() {
 	p.add(ro, "/proc/sys")
 	p.add(0, "/proc/kcore", "/proc/kmsg", "/proc/sysrq-trigger", "/proc/kallsyms",
 		"/proc/keys", "/proc/key-users")
+	for i := range p.Rules[first:] {
+		p.Rules[first+i].Public = true
+	}
 }
 
 // devices opens the harmless device nodes, one by one.

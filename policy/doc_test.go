@@ -84,6 +84,7 @@ allowed path: those can be seen and not listed.
 	fmt.Fprintf(&b, `
 %s are the jail's own: empty at the start, gone at the end.
 `, "`"+strings.Join(Private, "`, `")+"`")
+	b.WriteString(strings.ReplaceAll(asRoot, "~", "`"))
 	b.WriteString(`
 ## Names anywhere in the project
 
@@ -111,6 +112,7 @@ A repository that the jail has cloned is free of them, and so is what lies in
 | ` + "`--net NETWORK`" + ` | web (default), none or host, see below |
 | ` + "`--hardlinks MODE`" + ` | allow, readonly (default) or deny: what may be done to a ` +
 		`file in a writable place that has another name, which may be outside |
+| ` + "`--user NAME`" + ` | runs the command as NAME, see [as root](#as-root) |
 | ` + "`--outside hide or deny`" + ` | what is outside is missing (ENOENT) or refused (EACCES) |
 
 A path may end in ` + "`*`: `--rw '~/.claude.json*'`" + ` is for all names in that directory
@@ -141,3 +143,33 @@ JSON object: ` + "`time`, `hook`, `tried`, `path`, `address`, `errno`, `pid`, `c
 `)
 	return b.String()
 }
+
+const asRoot = `
+## As root
+
+The command runs as the user who called sudo, without capabilities. ~--user NAME~ runs
+it as somebody else: with NAME's home directory, shell and harmless groups. The caller's
+home directory can be given to no jail either way.
+
+With ~--user root~ the command has root's capabilities, for what ~apt~, ~make install~ or
+a test needs below the project: owners, modes, other users' files and processes in the
+jail, low ports. Beyond that they are refused:
+
+- **Files.** Of the paths above, but for ~DIR~, the private directories and ~/dev~, root may
+  use what everyone may, by its mode and by those of the directories that lead to it. In
+  ~/proc~ that does not concern the jail's own processes. A path that you allow with a flag
+  is root's as it is yours.
+- **Left behind.** No regular file gets a set-user-ID or set-group-ID bit or capabilities,
+  and one that has such a bit is not changed. No device node is made, or opened when it
+  came with the project. What root makes in the project belongs to root.
+- **Capabilities.** These work: CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID, SETPCAP,
+  NET_BIND_SERVICE, IPC_LOCK, IPC_OWNER, SYS_PTRACE, each on what is in the jail. All
+  others are refused. So there is no ~mount~, ~unshare~, raw socket or lower nice value,
+  limits are not raised, and programs that write to the audit log may complain.
+- **Control groups.** The jail has a cgroup namespace of its own.
+- **Environment.** ~SUDO_UID~, ~SUDO_GID~ and ~SUDO_USER~ are passed on: git takes them as
+  leave to work in the caller's project.
+
+Root that was not called by sudo, and says no ~--user~, runs the command as root without
+any capability; the first two points hold for it too.
+`

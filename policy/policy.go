@@ -65,6 +65,9 @@ type Rule struct {
 	// Linked marks a place where a file may be an outside file under another
 	// name; Policy.Hardlinks decides about those.
 	Linked bool
+	// Public keeps root to what everyone may use: a jail of root has the file modes
+	// of nobody where the rule is for programs and their configuration.
+	Public bool
 }
 
 // Hardlinks says what happens to a file with several names, one of which may

@@ -16,7 +16,8 @@ import (
 
 const runUsage = `usage: sudo agent-lock [flags] DIR [-- COMMAND...]
 
-Runs COMMAND (default: your shell) as you, jailed in the project directory DIR.
+Runs COMMAND (default: your shell), jailed in the project directory DIR, as the user
+who called sudo.
 
   --ro PATH        let it read PATH (repeatable, as are the next five)
   --rw PATH        let it read, write and execute below PATH
@@ -28,6 +29,7 @@ Runs COMMAND (default: your shell) as you, jailed in the project directory DIR.
   --net NETWORK    whom it may talk to: web (default; TCP 80 and 443 of other
                    machines, DNS), none, or host (everybody); never link-local
                    and metadata addresses
+  --user NAME      run it as NAME instead; root is root in the jail, and nowhere else
   --env NAME       pass the variable NAME on; NAME=VALUE sets it
   --hardlinks MODE for files in DIR that have another name, which may be outside:
                    allow, readonly (default) or deny
@@ -45,6 +47,7 @@ type runFlags struct {
 	network   string
 	outside   string
 	env       []string
+	user      string
 	denials   string
 	log       string
 	version   bool
@@ -80,6 +83,7 @@ func parseRun(args []string) (runFlags, []string, error) {
 	})
 	set.StringVar(&f.network, "net", string(policy.NetworkWeb), "")
 	set.Func("env", "", func(v string) error { f.env = append(f.env, v); return nil })
+	set.StringVar(&f.user, "user", "", "")
 	set.StringVar(&f.hardlinks, "hardlinks", string(policy.HardlinksReadonly), "")
 	set.StringVar(&f.outside, "outside", string(policy.OutsideHide), "")
 	set.StringVar(&f.denials, "denials", "", "")
@@ -125,22 +129,22 @@ func runJail(std stdio, args []string) int {
 }
 
 func startJail(std stdio, f runFlags, dir string, command []string) int {
-	user, err := jail.InvokingUser(os.Getenv)
+	caller, err := jail.InvokingUser(os.Getenv)
 	if err != nil {
 		return std.errorf("%v", err)
 	}
-	p, err := f.policy(dir, user.Home)
+	user, p, err := f.userAndPolicy(dir, caller)
 	if err != nil {
 		return std.errorf("%v", err)
 	}
-	out, err := newDenialPrinter(std.err, f, p, user)
+	out, err := newDenialPrinter(std.err, f, p, caller)
 	if err != nil {
 		return std.errorf("%v", err)
 	}
 	defer out.close()
-	if user.UID == 0 {
+	if user.UID == 0 && f.user == "" {
 		fmt.Fprintln(std.err, "agent-lock: started by root itself, so the command runs as root, "+
-			"without capabilities; use sudo from your own user")
+			"without capabilities; use sudo from your own user, or say --user")
 	}
 	status, err := jail.Run(jail.Config{
 		Policy: p, User: user, Command: command,
@@ -151,6 +155,38 @@ func startJail(std stdio, f runFlags, dir string, command []string) int {
 		return std.errorf("%v", err)
 	}
 	return status
+}
+
+// userAndPolicy returns whom the command runs as and what it may do. The caller's
+// home directory is kept from the jail, whoever it is that runs in it.
+func (f runFlags) userAndPolicy(dir string, caller jail.User) (jail.User, *policy.Policy, error) {
+	p, err := f.policy(dir, caller.Home)
+	if err != nil || f.user == "" {
+		return caller, p, err
+	}
+	user, err := jail.NamedUser(f.user)
+	if err != nil {
+		return user, nil, err
+	}
+	if p, err = f.policy(dir, user.Home); err != nil {
+		return user, nil, err
+	}
+	if user.UID == 0 {
+		p.Env = append(p.Env, callerEnv()...)
+	}
+	return user, p, nil
+}
+
+// callerEnv is what sudo tells root about the caller: git, for one, takes the
+// caller's project for root's own by it.
+func callerEnv() []string {
+	var env []string
+	for _, name := range []string{"SUDO_UID", "SUDO_GID", "SUDO_USER"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 func (f runFlags) policy(dir, home string) (*policy.Policy, error) {

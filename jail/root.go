@@ -1,0 +1,58 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// NamedUser is the user that --user names, by name or number. Root keeps its
+// capabilities, and the jail decides what they are good for.
+func NamedUser(name string) (User, error) {
+	account, err := user.Lookup(name)
+	if _, numeric := strconv.Atoi(name); err != nil && numeric == nil {
+		account, err = user.LookupId(name)
+	}
+	if err != nil {
+		return User{}, fmt.Errorf("find the user to run as: %w", err)
+	}
+	u, err := userOf(account)
+	u.Capable = u.UID == 0
+	return u, err
+}
+
+// coverCgroups mounts the control groups anew where they are mounted: in the jail's
+// cgroup namespace there are only those below its own. Root owns the others, and
+// clone3(2) enters one that it can name. What cannot be mounted anew is covered.
+func coverCgroups() error {
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("read the jail's mounts: %w", err)
+	}
+	const nothing = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	for line := range strings.Lines(string(mountinfo)) {
+		m, err := parseMount(line)
+		if err != nil {
+			return err
+		}
+		if _, kind, _ := strings.Cut(line, " - "); !strings.HasPrefix(kind, "cgroup2 ") {
+			continue
+		}
+		err = unix.Mount("cgroup2", m.point, "cgroup2", nothing, "")
+		if err != nil || !exists("/proc/self/ns/cgroup") {
+			err = unix.Mount("tmpfs", m.point, "tmpfs", nothing|unix.MS_RDONLY, "mode=0755")
+		}
+		if errors.Is(err, unix.ENOENT) {
+			continue // hidden by a later mount
+		}
+		if err != nil {
+			return fmt.Errorf("cover %s: %w", m.point, err)
+		}
+	}
+	return nil
+}
