@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -80,6 +81,8 @@ func AttackerMain(args []string) int {
 		err = runStep(args[1], args[2:])
 	case args[0] == "victim" && len(args) == 3:
 		err = beVictim(args[1])
+	case strings.HasSuffix(args[0], helperSuffix):
+		err = beHelper(args[0])
 	default:
 		err = fmt.Errorf("unknown arguments %q", args)
 	}

@@ -22,6 +22,9 @@ type Case struct {
 	// pid_namespace where a jail that has one of its own stops it as well.
 	// They inform a mutation test and the documentation; no verdict uses them.
 	Hooks []string
+	// Root says that only root can make the attack, and Guest that it changes the
+	// whole machine: it is made in a guest of vmtest and nowhere else.
+	Root, Guest bool
 	// Setup prepares the outside. It runs as the user, once for the control
 	// and once for the jail. Nil: the canary file that every scene has is enough.
 	Setup func(*Scene) error
@@ -69,8 +72,13 @@ func Cases() []Case {
 	return slices.Concat(
 		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, metadata,
 		watching, descriptors, sockets, network, kinds, namespaces, terminal, processes, keys,
-		lifecycle,
+		lifecycle, devices, kernelDoors, machine, identities, rootSpaces,
 	)
+}
+
+// For returns those of the cases that a user with the id can make.
+func For(uid int, cases []Case) []Case {
+	return slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return c.Root && uid != 0 })
 }
 
 // Select returns the cases whose name matches re. A nil re selects all.

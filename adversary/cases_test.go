@@ -129,6 +129,10 @@ is no jail at all; every case then leaks or is skipped, so each of them can fail
 
 The exit status is the number of leaks, at most 100, and 125 when the suite could not run.
 
+~--user root~ makes the attacks, and their controls, as root, who has cases of its own.
+None of them does harm: a control opens without writing or restores what it changed, and
+what would touch the whole machine is made in guests of ~vmtest~ only and skipped elsewhere.
+
 ## Adding a case
 
 A case is one struct in the file of its family in ~adversary/~. It has a name, the report
@@ -138,6 +142,7 @@ enough, a setup (outside). Then run ~go test ./adversary -update~ and
 
 An attack that changes its process for good says ~Fresh: true~ and gets a process of its
 own. One that needs the runner to act in mid-attack calls ~Sync~ and has a ~Meanwhile~.
+One that only root can make says ~Root: true~, and ~Guest: true~ if it changes the machine.
 
 ## Cases
 

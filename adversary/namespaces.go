@@ -123,13 +123,22 @@ func stepClone(args []string) ([]byte, error) {
 	return read(filepath.Join(args[1], "secret"))
 }
 
-func stepLower(args []string) ([]byte, error) {
+// overlayDirs makes the directories that an overlay needs.
+func overlayDirs(in string) (map[string]string, error) {
 	dirs := map[string]string{}
 	for _, name := range []string{"upper", "work", "merged"} {
-		dirs[name] = filepath.Join(args[1], name)
-		if err := os.Mkdir(dirs[name], 0o700); err != nil {
+		dirs[name] = filepath.Join(in, name)
+		if err := os.MkdirAll(dirs[name], 0o700); err != nil {
 			return nil, err
 		}
+	}
+	return dirs, nil
+}
+
+func stepLower(args []string) ([]byte, error) {
+	dirs, err := overlayDirs(args[1])
+	if err != nil {
+		return nil, err
 	}
 	// userxattr lets overlayfs be mounted by a user (5.11).
 	data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", args[0], dirs["upper"],

@@ -85,7 +85,8 @@ func (r *runner) expected() []report.Result {
 	var results []report.Result
 	for _, c := range r.opt.Cases {
 		results = append(results, report.Result{Kind: report.Case, Name: c.Name, Family: c.Family,
-			Jail: r.opt.Jail.Name, Outcome: report.Broken, Detail: "not run"})
+			Jail: r.opt.Jail.Name, User: r.opt.User.Name, Outcome: report.Broken,
+			Detail: "not run"})
 	}
 	return results
 }
@@ -236,6 +237,9 @@ func (r *runner) run(ctx context.Context, c Case, control finding, res *report.R
 
 // control makes the attack without a jail.
 func (r *runner) control(c Case) finding {
+	if reason := r.opt.User.cannot(c); reason != "" {
+		return finding{report.Skipped, reason}
+	}
 	if r.free.dead != nil {
 		return finding{report.Broken, "control: " + r.free.dead.Error()}
 	}

@@ -67,7 +67,8 @@ func TestNoJailLeaks(t *testing.T) {
 	noJail := Jail{Name: "env", Argv: []string{"env"}, AsUser: true}
 	t.Run("as_ourselves", func(t *testing.T) {
 		u := User{UID: os.Getuid(), GID: os.Getgid(), Home: homeOf(t, os.Getuid())}
-		results, err := Run(t.Context(), Options{Jail: noJail, User: u, Cases: Cases()})
+		cases := For(u.UID, Cases())
+		results, err := Run(t.Context(), Options{Jail: noJail, User: u, Cases: cases})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,8 @@ func TestNoJailLeaks(t *testing.T) {
 	t.Run("root_for_a_user", func(t *testing.T) {
 		requireRoot(t)
 		u := User{UID: somebody, GID: somebody, Home: homeOf(t, somebody)}
-		results, err := Run(t.Context(), Options{Jail: noJail, User: u, Cases: Cases()})
+		results, err := Run(t.Context(), Options{Jail: noJail, User: u,
+			Cases: For(u.UID, Cases())})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,6 +30,17 @@ func steps() map[string]step {
 		"pivot":  stepPivot,
 		"clone":  stepClone,
 		"lower":  stepLower,
+
+		"cgroup":   stepCgroup,
+		"rootbind": privately(stepBind),
+		"chrooted": privately(stepChrooted),
+		"pivoted":  privately(stepPivoted),
+		"moved":    privately(stepMoved),
+		"trusted":  privately(stepTrusted),
+		"fsmount":  privately(stepFsmount),
+		"tmpfs":    privately(stepTmpfs),
+		"umount":   privately(stepUmount),
+		"remount":  privately(stepRemount),
 	}
 }
 

@@ -45,6 +45,33 @@ func InvokingUser() (User, error) {
 	return User{UID: uid, GID: gid, Name: entry.Username, Home: entry.HomeDir}, nil
 }
 
+// Named returns the user with a name.
+func Named(name string) (User, error) {
+	entry, err := user.Lookup(name)
+	if err != nil {
+		return User{}, err
+	}
+	u := User{Name: entry.Username, Home: entry.HomeDir}
+	if u.UID, err = strconv.Atoi(entry.Uid); err != nil {
+		return u, fmt.Errorf("read uid of %s: %w", name, err)
+	}
+	if u.GID, err = strconv.Atoi(entry.Gid); err != nil {
+		return u, fmt.Errorf("read gid of %s: %w", name, err)
+	}
+	return u, nil
+}
+
+// cannot says why the user cannot make an attack here, or "".
+func (u User) cannot(c Case) string {
+	if c.Root && u.UID != 0 {
+		return "only root can make this attack (--user root)"
+	}
+	if name, err := os.Hostname(); c.Guest && (err != nil || name != "guest") {
+		return "it changes the whole machine, so it is made in a guest of vmtest only"
+	}
+	return ""
+}
+
 // foreign reports whether this process acts for another user, which only root can.
 func (u User) foreign() bool { return os.Geteuid() == 0 && u.UID != 0 }
 

@@ -43,6 +43,7 @@ type Result struct {
 	Name    string  `json:"name"`
 	Family  string  `json:"family,omitempty"` // case family
 	Jail    string  `json:"jail,omitempty"`   // name of the attacked jail
+	User    string  `json:"user,omitempty"`   // whom the attacker runs as
 	Layer   string  `json:"layer,omitempty"`  // enforcement layer under attack
 	Outcome Outcome `json:"outcome"`
 	Errno   string  `json:"errno,omitempty"` // symbolic, as in "EACCES"; what the attacker was told

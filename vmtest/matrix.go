@@ -70,8 +70,8 @@ type matrix struct {
 
 // rowKey tells checks apart.
 type rowKey struct {
-	kind              report.Kind
-	name, layer, jail string
+	kind                    report.Kind
+	name, layer, jail, user string
 }
 
 // row is one check on all kernels.
@@ -86,7 +86,7 @@ func newMatrix(cells []Cell) matrix {
 	rows := make(map[rowKey]*row)
 	for i, c := range cells {
 		for _, r := range c.Results {
-			key := rowKey{r.Kind, r.Name, r.Layer, r.Jail}
+			key := rowKey{r.Kind, r.Name, r.Layer, r.Jail, r.User}
 			if rows[key] == nil {
 				rows[key] = &row{key: key, family: r.Family}
 				rows[key].cells = make([][]report.Result, len(cells))
@@ -102,7 +102,7 @@ func newMatrix(cells []Cell) matrix {
 func (r *row) absent(kernel string) report.Result {
 	return report.Result{
 		Kernel: kernel, Kind: r.key.kind, Name: r.key.name, Family: r.family,
-		Layer: r.key.layer, Jail: r.key.jail, Outcome: report.Broken,
+		Layer: r.key.layer, Jail: r.key.jail, User: r.key.user, Outcome: report.Broken,
 		Detail: "no result from this kernel, though another kernel gave one",
 	}
 }
@@ -232,6 +232,9 @@ func (m matrix) writeRows(b *strings.Builder, kind report.Kind, title string, ve
 		name := r.key.name
 		if r.key.layer != "" {
 			name += " [" + r.key.layer + "]"
+		}
+		if r.key.user == "root" {
+			name += " (root)"
 		}
 		fmt.Fprintf(tw, "%s\t%s\n", name, strings.Join(words, "\t"))
 	}

@@ -28,6 +28,7 @@ made without the jail, where it has to succeed, or it proves nothing and is skip
 
   --list          print the name, family and source of each case and stop
   --run REGEXP    only the cases whose name matches
+  --user NAME     attack as NAME, unjailed and jailed; root has cases of its own
   --against CMD   attack CMD instead of our own jail, as the invoking user; {} in CMD
                   stands for the project directory. CMD env is no jail at all
   --json FILE     write one JSON object a case to FILE; - is standard output, and the
@@ -51,6 +52,7 @@ var ownKnown = map[string]string{
 type adversaryFlags struct {
 	list, strict       bool
 	run, against, json string
+	user               string
 	jail               []string // hidden: flags for our own jail
 }
 
@@ -63,6 +65,7 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	fs.StringVar(&f.run, "run", "", "")
 	fs.StringVar(&f.against, "against", "", "")
 	fs.StringVar(&f.json, "json", "", "")
+	fs.StringVar(&f.user, "user", "", "")
 	fs.Func("jail-flag", "", func(v string) error {
 		f.jail = append(f.jail, v)
 		return nil
@@ -110,11 +113,29 @@ func runAdversary(std stdio, args []string) int {
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}
-	user, err := adversary.InvokingUser()
+	user, err := f.attacker()
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}
+	if cases = adversary.For(user.UID, cases); len(cases) == 0 {
+		return std.errorf("adversary: only root can make these attacks; add --user root")
+	}
 	return attack(std, f, adversary.Options{Jail: jail, User: user, Cases: cases})
+}
+
+// attacker is whom the attacks are made as.
+func (f adversaryFlags) attacker() (adversary.User, error) {
+	if f.user == "" {
+		return adversary.InvokingUser()
+	}
+	if os.Geteuid() != 0 {
+		return adversary.User{}, errors.New("--user needs root; run it with sudo")
+	}
+	u, err := adversary.Named(f.user)
+	if err != nil {
+		return u, fmt.Errorf("find the user of --user: %w", err)
+	}
+	return u, nil
 }
 
 // chooseJail returns the jail that --against names, or our own.
@@ -135,6 +156,9 @@ func chooseJail(f adversaryFlags) (adversary.Jail, error) {
 		return adversary.Jail{}, fmt.Errorf("find our own program: %w", err)
 	}
 	argv := append([]string{self, "--denials", "off"}, f.jail...)
+	if f.user != "" {
+		argv = append(argv, "--user", f.user)
+	}
 	return adversary.Jail{Name: "agent-lock", Argv: append(argv, "{}", "--"), Known: ownKnown}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agent-lock/agent-lock/adversary"
 	"github.com/agent-lock/agent-lock/kernels"
 	"github.com/agent-lock/agent-lock/report"
 	"github.com/agent-lock/agent-lock/vmtest"
@@ -43,6 +44,7 @@ Flags:
   --timeout D       of the whole run (default 10m)
   --allow-missing   a kernel that cannot be had is shown as missing, not an error
   --run REGEXP      only these cases of the suite
+  --users LIST      whom the suite attacks as: user, root or both (default user,root)
   --demo            first show a jailed command, for people
   --bench           measure instead, in guest instructions (under tcg)
   --step 'CMD'      run this in the guest instead (repeatable)
@@ -69,6 +71,7 @@ type vmtestFlags struct {
 	timeout      time.Duration
 	allowMissing bool
 	run          string
+	users        []string
 	demo, bench  bool
 	steps        []string
 	user         bool
@@ -80,7 +83,7 @@ type vmtestFlags struct {
 
 func parseVMTest(args []string) (vmtestFlags, error) {
 	var f vmtestFlags
-	var list, accel string
+	var list, accel, users string
 	fs := flag.NewFlagSet("vmtest", flag.ContinueOnError)
 	fs.SetOutput(new(strings.Builder)) // errors are printed by the caller
 	fs.StringVar(&list, "kernels", "", "")
@@ -89,6 +92,7 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	fs.DurationVar(&f.timeout, "timeout", vmtest.DefaultTimeout, "")
 	fs.BoolVar(&f.allowMissing, "allow-missing", false, "")
 	fs.StringVar(&f.run, "run", "", "")
+	fs.StringVar(&users, "users", "user,root", "")
 	fs.BoolVar(&f.demo, "demo", false, "")
 	fs.BoolVar(&f.bench, "bench", false, "")
 	fs.Func("step", "", func(s string) error { f.steps = append(f.steps, s); return nil })
@@ -128,11 +132,24 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 		return f, errors.New("--timeout, --jobs and --memory must be positive")
 	}
 	var err error
+	if f.users, err = parseUsers(users); err != nil {
+		return f, err
+	}
 	if f.kernels, err = kernels.ParseList(list); err != nil {
 		return f, err
 	}
 	f.accel, err = vmtest.ParseAccel(accel)
 	return f, err
+}
+
+func parseUsers(list string) ([]string, error) {
+	users := strings.Split(list, ",")
+	for _, u := range users {
+		if u != "user" && u != "root" {
+			return nil, fmt.Errorf("--users %s: it is user, root or user,root", list)
+		}
+	}
+	return users, nil
 }
 
 // runVMTest is the verb.
@@ -222,26 +239,49 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 		steps = append(steps, vmtest.Step{Name: "demo", Argv: []string{"agent-lock", "guest-demo"},
 			Check: mustSucceed})
 	}
-	suite := []string{"agent-lock", "adversary", "--json", "-"}
-	if f.run != "" {
-		suite = append(suite, "--run", f.run)
+	steps = append(steps, vmtest.Step{
+		Name:    "guest-load",
+		Argv:    []string{"agent-lock", "guest-load"},
+		Results: true,
+		Quiet:   !f.verbose,
+		Check:   vmtest.BadIsStatus,
+	})
+	suites, err := f.suites()
+	return append(steps, suites...), err
+}
+
+// ordinary is the id of a user who is not root.
+const ordinary = 1000
+
+// suites are the runs of the suite, one for each user that has a case to make.
+func (f vmtestFlags) suites() ([]vmtest.Step, error) {
+	cases, err := selectCases(f.run)
+	if err != nil {
+		return nil, err
 	}
-	return append(steps,
-		vmtest.Step{
-			Name:    "guest-load",
-			Argv:    []string{"agent-lock", "guest-load"},
-			Results: true,
-			Quiet:   !f.verbose,
-			Check:   vmtest.BadIsStatus,
-		},
-		vmtest.Step{
-			Name:    "adversary",
-			Argv:    suite,
+	var steps []vmtest.Step
+	for _, user := range f.users {
+		s := vmtest.Step{
+			Name:    "adversary as " + user,
+			Argv:    []string{"agent-lock", "adversary", "--json", "-"},
 			Results: true,
 			Quiet:   !f.verbose,
 			Check:   vmtest.LeaksAreStatus,
-		},
-	), nil
+		}
+		if f.run != "" {
+			s.Argv = append(s.Argv, "--run", f.run)
+		}
+		if user == "root" {
+			s.Argv = append(s.Argv, "--user", "root")
+		} else if len(adversary.For(ordinary, cases)) == 0 {
+			continue // cases that only root has
+		}
+		steps = append(steps, s)
+	}
+	if len(steps) == 0 {
+		return nil, errors.New("only root can make these attacks; add root to --users")
+	}
+	return steps, nil
 }
 
 // mustSucceed is the check of a step that only shows something.

@@ -44,6 +44,7 @@ func TestVMTestUsageErrors(t *testing.T) {
 		{[]string{"--kernels", "6.1", "6.12"}, `unexpected argument "6.12"`},
 		{[]string{"--kernels", "6.1", "--user"}, "--user is for --step"},
 		{[]string{"--kernels", "6.1", "--bench", "--accel", "kvm"}, "--bench goes"},
+		{[]string{"--kernels", "6.1", "--users", "dev"}, "it is user, root"},
 		{[]string{"--kernels", "6.1", "--timeout", "0s"}, "must be positive"},
 		{[]string{"--kernels", "6.1", "--file", "x"}, `--file "x" is not HOST:/GUEST`},
 		{[]string{"--kernels", "6.1", "--step", "a 'b"}, "inside a quotation"},
@@ -75,7 +76,11 @@ func TestVMTestPlan(t *testing.T) {
 	for _, s := range steps {
 		got = append(got, strings.Join(s.Argv, " "))
 	}
-	want := []string{"agent-lock guest-load", "agent-lock adversary --json - --run ^hardlink_"}
+	want := []string{
+		"agent-lock guest-load",
+		"agent-lock adversary --json - --run ^hardlink_",
+		"agent-lock adversary --json - --run ^hardlink_ --user root",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
