@@ -38,7 +38,12 @@ func guestMutate(std stdio, args []string) int {
 		if len(args) > 0 && !slices.Contains(args, hook.Name) {
 			continue
 		}
-		r := mutate(hook)
+		r := mutate(hook, false)
+		if r.Outcome == report.Skipped {
+			if root := mutate(hook, true); root.Outcome != report.Skipped {
+				r = root
+			}
+		}
 		r.Kind, r.Family = report.Program, "mutation"
 		r.Name = "without_" + hook.Name
 		if hook.When == bpf.WithoutPathHooks {
@@ -66,14 +71,24 @@ var standsFor = map[string][]string{
 	"inode_setattr": {"path_chmod", "path_chown", "path_truncate", "inode_setattr"},
 }
 
-// mutate runs the cases of a hook without that hook.
-func mutate(hook bpf.Hook) report.Result {
+// mutate runs the cases of a hook without that hook. Root's are run without the hook
+// capable as well, which stops much of what others stop too: each has to hold alone.
+func mutate(hook bpf.Hook, asRoot bool) report.Result {
 	names := []string{hook.Name}
 	if hook.When == bpf.WithoutPathHooks {
 		names = standsFor[hook.Name]
 	}
 	var alone, shared []string
-	for _, c := range adversary.Cases() {
+	uid := ordinary
+	if asRoot {
+		uid = 0
+	}
+	for _, c := range adversary.For(uid, adversary.Cases()) {
+		if asRoot && hook.Name != capableHook {
+			c.Hooks = slices.DeleteFunc(slices.Clone(c.Hooks), func(h string) bool {
+				return h == capableHook
+			})
+		}
 		switch {
 		case len(c.Hooks) == 1 && slices.Contains(names, c.Hooks[0]):
 			alone = append(alone, c.Name)
@@ -85,7 +100,7 @@ func mutate(hook bpf.Hook) report.Result {
 	if len(cases) == 0 {
 		return report.Result{Outcome: report.Skipped, Detail: "no case is stopped by it alone yet"}
 	}
-	results, err := attackWithout(hook, cases)
+	results, err := attackWithout(hook, cases, asRoot)
 	if err != nil {
 		return report.Result{Outcome: report.Broken, Detail: err.Error()}
 	}
@@ -98,7 +113,11 @@ func mutate(hook bpf.Hook) report.Result {
 	denied := report.Count(results, report.Denied)
 	switch {
 	case len(leaked) > 0:
-		return report.Result{Outcome: report.OK, Detail: "leaks " + strings.Join(leaked, ", ")}
+		detail := "leaks " + strings.Join(leaked, ", ")
+		if asRoot {
+			detail = "as root: " + detail
+		}
+		return report.Result{Outcome: report.OK, Detail: detail}
 	case denied == 0:
 		return report.Result{Outcome: report.Skipped,
 			Detail: "no case of it works on this kernel: " + strings.Join(cases, ", ")}
@@ -110,7 +129,9 @@ func mutate(hook bpf.Hook) report.Result {
 		Detail: "nothing leaks without it: " + strings.Join(cases, ", ")}
 }
 
-func attackWithout(hook bpf.Hook, cases []string) ([]report.Result, error) {
+const capableHook = "capable"
+
+func attackWithout(hook bpf.Hook, cases []string, asRoot bool) ([]report.Result, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -120,6 +141,12 @@ func attackWithout(hook bpf.Hook, cases []string) ([]report.Result, error) {
 		"--run", "^("+strings.Join(cases, "|")+")$")
 	if hook.When == bpf.WithoutPathHooks {
 		cmd.Args = append(cmd.Args, "--jail-flag", "--no-path-hooks")
+	}
+	if asRoot {
+		cmd.Args = append(cmd.Args, "--user", "root")
+		if hook.Name != capableHook {
+			cmd.Args = append(cmd.Args, "--jail-flag", "--drop-hook="+capableHook)
+		}
 	}
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	runErr := cmd.Run()
