@@ -21,7 +21,7 @@ import (
 // startTimeout bounds the start of a jail, replyTimeout an answer of the process
 // inside. Both are generous since an emulated machine may be 20 times slower.
 const (
-	startTimeout = 60 * time.Second
+	startTimeout = 3 * time.Minute
 	replyTimeout = 10 * time.Second // more than the attack itself may take
 )
 
