@@ -45,7 +45,7 @@ type pkg struct {
 
 // imageName matches the flavours that run anywhere: Debian's cloud-ARCH and
 // ARCH, Ubuntu's generic. Debug symbols, real-time and vendor kernels are not among them.
-var imageName = regexp.MustCompile(
+var imageName = lazily(
 	`^linux-(image|binary)-(unsigned-)?([0-9]+\.[0-9]+\.[0-9]+\S*?)` +
 		`-((?:cloud-)?(?:amd64|arm64)|generic)$`)
 
@@ -63,7 +63,7 @@ func parsePackages(text []byte) []pkg {
 				p.version = v
 			}
 		}
-		m := imageName.FindStringSubmatch(p.name)
+		m := imageName().FindStringSubmatch(p.name)
 		if m == nil || p.version == "" || seen[p.name+"="+p.version] {
 			continue
 		}
@@ -139,7 +139,7 @@ func (a apt) list(ctx context.Context, r ref) ([]pkg, error) {
 	args := []string{"show"}
 	for line := range strings.Lines(string(names)) {
 		name, _, _ := strings.Cut(line, " ")
-		if imageName.MatchString(name) {
+		if imageName().MatchString(name) {
 			args = append(args, name)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	_ "embed" // the catalogue is a data file
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"sync"
 )
 
 //go:embed catalogue.json
@@ -22,8 +24,9 @@ type suite struct {
 	Archive string `json:"archive"` // "main", "security"
 }
 
-// catalogue is the content of catalogue.json.
-var catalogue = func() (c struct {
+// catalogue returns the content of catalogue.json. Like the patterns it is made when
+// it is first used, since every process of a jail would pay for it otherwise.
+var catalogue = sync.OnceValue(func() (c struct {
 	Suites []suite  `json:"suites"`
 	Series []Series `json:"series"`
 }) {
@@ -31,14 +34,19 @@ var catalogue = func() (c struct {
 		panic(fmt.Sprintf("kernels: catalogue.json: %v", err)) // a test has read it
 	}
 	return c
-}()
+})
+
+// lazily compiles a pattern when it is first used.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
 // Catalogue returns the series that are known to be of use, oldest first.
-func Catalogue() []Series { return append([]Series(nil), catalogue.Series...) }
+func Catalogue() []Series { return append([]Series(nil), catalogue().Series...) }
 
 // prefer is the source to ask first for a series.
 func prefer(series string) string {
-	for _, s := range catalogue.Series {
+	for _, s := range catalogue().Series {
 		if s.Name == series {
 			return s.Prefer
 		}

@@ -43,7 +43,7 @@ func (d debian) find(ctx context.Context, r ref) ([]pkg, error) {
 	}
 	var errs *multierror.Error
 	away := map[string]bool{} // archives that cannot be reached: each suite would wait again
-	for _, s := range catalogue.Suites {
+	for _, s := range catalogue().Suites {
 		base, ok := archives[s.Archive]
 		if !ok || slices.Contains(configured, s.Name) {
 			continue

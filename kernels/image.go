@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -72,16 +71,16 @@ func inspect(path string) (image, error) {
 	return img, nil
 }
 
-var debianVersion = regexp.MustCompile(`\bDebian ([0-9]+\.[0-9]+\.[0-9]+)`)
+var debianVersion = lazily(`\bDebian ([0-9]+\.[0-9]+\.[0-9]+)`)
 
 // parseBanner reads the release and the upstream version off the text that
 // follows "Linux version". Debian names the stable release only at its end.
 func parseBanner(banner string) (release, version string) {
 	release, _, _ = strings.Cut(banner, " ")
-	if !versionRE.MatchString(release) {
+	if !versionRE().MatchString(release) {
 		return "", ""
 	}
-	if m := debianVersion.FindStringSubmatch(banner); m != nil {
+	if m := debianVersion().FindStringSubmatch(banner); m != nil {
 		return release, m[1]
 	}
 	return release, release

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -63,12 +62,12 @@ func (m mainline) get(ctx context.Context, r ref) (string, error) {
 	return "", errs
 }
 
-var hrefRE = regexp.MustCompile(`(?i)<a\s[^>]*?href="([^"?#]+)"`)
+var hrefRE = lazily(`(?i)<a\s[^>]*?href="([^"?#]+)"`)
 
 // links are the last parts of the paths that an index page links to.
 func links(page []byte) []string {
 	var names []string
-	for _, m := range hrefRE.FindAllSubmatch(page, -1) {
+	for _, m := range hrefRE().FindAllSubmatch(page, -1) {
 		u, err := url.Parse(html.UnescapeString(string(m[1])))
 		if err == nil {
 			names = append(names, path.Base(u.Path))
@@ -79,7 +78,7 @@ func links(page []byte) []string {
 
 // mainlineRE takes a version apart: upstream's, and what Ubuntu adds to it.
 // Debian's names, 6.1.0-57, are none.
-var mainlineRE = regexp.MustCompile(
+var mainlineRE = lazily(
 	`^([0-9]+\.[0-9]+(?:\.[1-9][0-9]*)?)(?:\.0)?(?:-0[0-9]{5,}(?:-generic)?)?$`)
 
 // isRelease reports whether r could be a release of upstream's.
@@ -87,7 +86,7 @@ func (r ref) isRelease(release string) bool {
 	if r.series != "" {
 		return release == r.series || strings.HasPrefix(release, r.series+".")
 	}
-	m := mainlineRE.FindStringSubmatch(r.version)
+	m := mainlineRE().FindStringSubmatch(r.version)
 	return m != nil && m[1] == release
 }
 

@@ -281,7 +281,7 @@ func TestWebClient(t *testing.T) {
 func TestCatalogue(t *testing.T) {
 	all := Catalogue()
 	for i, s := range all {
-		if !seriesRE.MatchString(s.Name) || s.Note == "" ||
+		if !seriesRE().MatchString(s.Name) || s.Note == "" ||
 			s.Prefer != schemeDebian && s.Prefer != schemeMainline {
 			t.Errorf("catalogue: %+v", s)
 		}
@@ -289,7 +289,7 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("catalogue: %s comes after %s", s.Name, all[i-1].Name)
 		}
 	}
-	for _, s := range catalogue.Suites {
+	for _, s := range catalogue().Suites {
 		from := aptSource{"", s.Name, []string{"main"}, ""}
 		if from.archive() != s.Archive {
 			t.Errorf("catalogue: suite %+v is of the archive %q", s, from.archive())

@@ -3,7 +3,6 @@ package kernels
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,8 +30,8 @@ type ref struct {
 }
 
 var (
-	seriesRE  = regexp.MustCompile(`^[0-9]+\.[0-9]+$`)
-	versionRE = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+~-]*$`)
+	seriesRE  = lazily(`^[0-9]+\.[0-9]+$`)
+	versionRE = lazily(`^[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+~-]*$`)
 )
 
 const nameForms = "6.1, 6.12.117, debian:6.1, ubuntu-mainline:6.6, oci:REGISTRY/NAME:TAG," +
@@ -68,9 +67,9 @@ func parseRef(spec string) (ref, error) {
 		arg = spec
 	}
 	switch {
-	case seriesRE.MatchString(arg):
+	case seriesRE().MatchString(arg):
 		r.series = arg
-	case versionRE.MatchString(arg):
+	case versionRE().MatchString(arg):
 		r.version = arg
 	default:
 		return r, fmt.Errorf("kernel %q is neither a series nor a version; the forms are %s",

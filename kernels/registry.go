@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 )
 
@@ -22,10 +21,10 @@ type imageRef struct {
 }
 
 var (
-	repositoryRE = regexp.MustCompile(
+	repositoryRE = lazily(
 		`^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
-	tagRE    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	digestRE = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	tagRE    = lazily(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	digestRE = lazily(`^sha256:[0-9a-f]{64}$`)
 )
 
 // parseImage reads REGISTRY/NAME[:TAG][@DIGEST]. No registry is implied.
@@ -41,14 +40,14 @@ func parseImage(text string) (imageRef, error) {
 		return bad("does not begin with a registry")
 	}
 	ref.repository, ref.digest, ok = strings.Cut(ref.repository, "@")
-	if ok && !digestRE.MatchString(ref.digest) {
+	if ok && !digestRE().MatchString(ref.digest) {
 		return bad("has a digest that is no SHA-256")
 	}
 	ref.repository, ref.tag, ok = strings.Cut(ref.repository, ":")
 	if !ok {
 		ref.tag = "latest"
 	}
-	if !repositoryRE.MatchString(ref.repository) || !tagRE.MatchString(ref.tag) {
+	if !repositoryRE().MatchString(ref.repository) || !tagRE().MatchString(ref.tag) {
 		return bad("is no image name")
 	}
 	return ref, nil
@@ -120,7 +119,7 @@ func (g *registry) get(ctx context.Context, path, accept string) (*http.Response
 	}
 }
 
-var challengeRE = regexp.MustCompile(`(\w+)="([^"]*)"`)
+var challengeRE = lazily(`(\w+)="([^"]*)"`)
 
 // authorize answers a challenge: Bearer realm="…",service="…",scope="…".
 func (g *registry) authorize(ctx context.Context, challenge string) error {
@@ -128,7 +127,7 @@ func (g *registry) authorize(ctx context.Context, challenge string) error {
 		return errors.New("the registry wants a login; only public images can be had")
 	}
 	params := map[string]string{"scope": "repository:" + g.ref.repository + ":pull"}
-	for _, m := range challengeRE.FindAllStringSubmatch(challenge, -1) {
+	for _, m := range challengeRE().FindAllStringSubmatch(challenge, -1) {
 		params[m[1]] = m[2]
 	}
 	realm, err := url.Parse(params["realm"])
@@ -184,7 +183,7 @@ func (g *registry) manifest(ctx context.Context, name string) (manifest, string,
 		return m, "", fmt.Errorf("read manifest %s: %w", name, err)
 	}
 	for _, d := range append(append([]descriptor(nil), m.Manifests...), m.Layers...) {
-		if !digestRE.MatchString(d.Digest) {
+		if !digestRE().MatchString(d.Digest) {
 			return m, "", fmt.Errorf("manifest %s names %q, want a SHA-256", name, d.Digest)
 		}
 	}

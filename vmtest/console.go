@@ -3,6 +3,7 @@ package vmtest
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Splat is a kind of trouble that a kernel reports on its console.
@@ -30,41 +31,47 @@ const (
 // which only mentions such a message does not count.
 var splatRules = []struct {
 	splat Splat
-	re    *regexp.Regexp
+	re    func() *regexp.Regexp
 }{
-	{SplatInitDied, regexp.MustCompile(`^Kernel panic - not syncing: Attempted to kill init`)},
-	{SplatPanic, regexp.MustCompile(`^Kernel panic - not syncing`)},
-	{SplatKASAN, regexp.MustCompile(`^BUG: (KASAN|KFENCE|KMSAN|KCSAN): `)},
-	{SplatUBSAN, regexp.MustCompile(`^UBSAN: `)},
-	{SplatSoftLockup, regexp.MustCompile(`^(NMI )?watchdog: BUG: soft lockup`)},
-	{SplatHardLockup, regexp.MustCompile(`^(NMI )?[Ww]atchdog:? .*hard LOCKUP`)},
-	{SplatRCUStall, regexp.MustCompile(`^(rcu: )?INFO: rcu\S* (self-)?detected .*stall`)},
-	{SplatHungTask, regexp.MustCompile(`^INFO: task \S+ blocked (in I/O wait )?for more than`)},
-	{SplatLockdep, regexp.MustCompile(`^(WARNING: )?(possible (circular|recursive) locking|` +
+	{SplatInitDied, lazily(`^Kernel panic - not syncing: Attempted to kill init`)},
+	{SplatPanic, lazily(`^Kernel panic - not syncing`)},
+	{SplatKASAN, lazily(`^BUG: (KASAN|KFENCE|KMSAN|KCSAN): `)},
+	{SplatUBSAN, lazily(`^UBSAN: `)},
+	{SplatSoftLockup, lazily(`^(NMI )?watchdog: BUG: soft lockup`)},
+	{SplatHardLockup, lazily(`^(NMI )?[Ww]atchdog:? .*hard LOCKUP`)},
+	{SplatRCUStall, lazily(`^(rcu: )?INFO: rcu\S* (self-)?detected .*stall`)},
+	{SplatHungTask, lazily(`^INFO: task \S+ blocked (in I/O wait )?for more than`)},
+	{SplatLockdep, lazily(`^(WARNING: )?(possible (circular|recursive) locking|` +
 		`inconsistent lock state|suspicious RCU usage|possible irq lock inversion|` +
 		`bad unlock balance|.*-unsafe lock order detected|Nested lock was not taken|` +
 		`lock held when returning to user space)`)},
-	{SplatLockdep, regexp.MustCompile(`^INFO: (trying to register non-static key|possible )`)},
-	{SplatOOM, regexp.MustCompile(`^(Out of memory|Memory cgroup out of memory)[^:]*: Killed`)},
-	{SplatOops, regexp.MustCompile(`^(Oops(: |$)|general protection fault|double fault|` +
+	{SplatLockdep, lazily(`^INFO: (trying to register non-static key|possible )`)},
+	{SplatOOM, lazily(`^(Out of memory|Memory cgroup out of memory)[^:]*: Killed`)},
+	{SplatOops, lazily(`^(Oops(: |$)|general protection fault|double fault|` +
 		`invalid opcode|stack segment|divide error|kernel stack overflow|` +
 		`BUG: unable to handle|BUG: kernel NULL pointer|unable to handle kernel)`)},
-	{SplatBug, regexp.MustCompile(`^(BUG: |BUG\S* \S+ \(|kernel BUG at )`)},
-	{SplatWarning, regexp.MustCompile(`^WARNING: `)},
+	{SplatBug, lazily(`^(BUG: |BUG\S* \S+ \(|kernel BUG at )`)},
+	{SplatWarning, lazily(`^WARNING: `)},
+}
+
+// lazily compiles a pattern when it is first used: every process of a jail is this
+// program too, and would pay for it.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
 // prefixRE is what printk puts before a message: [  time] and perhaps [ task].
-var prefixRE = regexp.MustCompile(`^(<\d+>)?\[ *\d+\.\d+\](\[ *[TC]\d+\])? ?`)
+var prefixRE = lazily(`^(<\d+>)?\[ *\d+\.\d+\](\[ *[TC]\d+\])? ?`)
 
 // classify names the trouble in one console line.
 func classify(line string) (Splat, bool) {
-	m := prefixRE.FindString(line)
+	m := prefixRE().FindString(line)
 	if m == "" {
 		return "", false // a process wrote it, not the kernel
 	}
 	text := line[len(m):]
 	for _, r := range splatRules {
-		if r.re.MatchString(text) {
+		if r.re().MatchString(text) {
 			return r.splat, true
 		}
 	}
@@ -117,7 +124,7 @@ func (c *console) add(line string) {
 			return
 		}
 	}
-	text := line[len(prefixRE.FindString(line)):]
+	text := line[len(prefixRE().FindString(line)):]
 	c.findings = append(c.findings, Finding{Splat: splat, Text: text, Count: 1})
 }
 
