@@ -125,6 +125,9 @@ func TestSizesAgree(t *testing.T) {
 	if got := spec.Maps[jailMapJails].MaxEntries; got != MaxJails+1 {
 		t.Errorf("map jails has %d entries, want %d", got, MaxJails+1)
 	}
+	if got := spec.Maps[jailMapRings].InnerMap.MaxEntries; got != ringSize {
+		t.Errorf("struct ring has %d bytes, want %d", got, ringSize)
+	}
 }
 
 // A hook that records under a name of its own is one that is in the table.

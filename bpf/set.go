@@ -1,15 +1,16 @@
 package bpf
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -19,15 +20,20 @@ import (
 
 // Where the attach set lives. Links and maps are pinned in a directory of pins
 // named after the object, so that another version of agent-lock has its own.
+const pinRoot = "/sys/fs/bpf/agent-lock"
+
+// What is being made or removed has another name than what is complete, so that a
+// start or an end that was killed leaves nothing that looks like a set. bpffs allows
+// no dots.
 const (
-	pinRoot  = "/sys/fs/bpf/agent-lock"
-	lockRoot = "/run/agent-lock"
+	unfinishedSuffix = "-new"
+	removedSuffix    = "-old"
 )
 
 // Set is the attach set: the programs, attached once for all jails, and the
 // maps that they share. It outlives the process that attached it.
 type Set struct {
-	name        string
+	dir         string
 	maps        jailMaps
 	descriptors *link.Iter
 }
@@ -42,9 +48,12 @@ type SetOptions struct {
 	NoPathHooks bool
 }
 
-// name is the hash of everything that decides what the set does.
+// name is the hash of everything that decides what the set does. It tells versions
+// apart, nobody attacks it, and it must not cost the time of a start: two
+// checksums, for which processors have instructions.
 func (o SetOptions) name() string {
-	h := sha256.New()
+	ieee, castagnoli := crc32.NewIEEE(), crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	h := io.MultiWriter(ieee, castagnoli)
 	h.Write(_JailBytes)
 	for _, hook := range slices.Sorted(slices.Values(o.Drop)) {
 		fmt.Fprintf(h, "-%s", hook)
@@ -52,37 +61,60 @@ func (o SetOptions) name() string {
 	if o.NoPathHooks {
 		fmt.Fprint(h, "-path_*")
 	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	return fmt.Sprintf("%08x%08x", ieee.Sum32(), castagnoli.Sum32())
 }
 
 // openSet opens the attach set, attaching it first if no jail is using it. The
 // caller holds the lock of the sets.
 func openSet(opts SetOptions) (*Set, error) {
-	name := opts.name()
-	dir := filepath.Join(pinRoot, name)
+	if err := removeHalves(); err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(pinRoot, opts.name())
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := attach(dir, opts); err != nil {
 			return nil, err
 		}
 	} else if err != nil {
-		return nil, fmt.Errorf("open attach set: %w (is bpffs mounted on /sys/fs/bpf? "+
-			"mount -t bpf bpf /sys/fs/bpf)", err)
+		return nil, fmt.Errorf("open attach set: %w", err)
 	}
-	s := &Set{name: name}
+	s := &Set{dir: dir}
 	if err := s.load(dir); err != nil {
 		s.close()
-		return nil, fmt.Errorf("open attach set: %w", err)
+		return nil, fmt.Errorf("open attach set: %w", orRefused(err))
 	}
 	return s, nil
 }
 
-// attach loads the programs, attaches them and pins everything. The directory
-// gets its name when it is complete: a killed start leaves nothing that
-// looks like a set.
-func attach(dir string, opts SetOptions) error {
-	if err := mountBPFFS(); err != nil {
+// orRefused says why root is refused something.
+func orRefused(err error) error {
+	if !errors.Is(err, unix.EPERM) {
 		return err
 	}
+	return errors.New("the kernel refuses it even to root, as in a container without " +
+		"privileges or under lockdown; a guest shows the jail: " +
+		"agent-lock vmtest --kernels 6.12 --demo")
+}
+
+// removeHalves removes what starts and ends that were killed have left.
+func removeHalves() error {
+	for _, suffix := range []string{unfinishedSuffix, removedSuffix} {
+		halves, err := filepath.Glob(filepath.Join(pinRoot, "*"+suffix))
+		if err != nil {
+			return err
+		}
+		for _, dir := range halves {
+			if err := os.RemoveAll(dir); err != nil {
+				return fmt.Errorf("remove an unfinished attach set: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// attach loads the programs, attaches them and pins everything. The directory
+// gets its name when it is complete.
+func attach(dir string, opts SetOptions) error {
 	spec, kernel, err := readObject()
 	if err != nil {
 		return err
@@ -93,21 +125,13 @@ func attach(dir string, opts SetOptions) error {
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
 		Cache: btf.NewCache(),
 	})
-	if errors.Is(err, unix.EPERM) {
-		return errors.New("load BPF programs: the kernel refuses them even to root, as in a " +
-			"container or under lockdown; a guest shows the jail: " +
-			"agent-lock vmtest --kernels 6.12 --demo")
-	}
 	if err != nil {
-		return fmt.Errorf("load BPF programs: %w", err)
+		return fmt.Errorf("load BPF programs: %w", orRefused(err))
 	}
 	defer coll.Close()
 
-	unfinished := dir + "-new" // bpffs allows no dots
-	if err := os.RemoveAll(unfinished); err != nil {
-		return fmt.Errorf("remove an unfinished attach set: %w", err)
-	}
-	if err := os.MkdirAll(unfinished, 0o700); err != nil {
+	unfinished := dir + unfinishedSuffix
+	if err := os.Mkdir(unfinished, 0o700); err != nil {
 		return fmt.Errorf("make attach set: %w", err)
 	}
 	if err := pinAll(coll, unfinished); err != nil {
@@ -201,24 +225,47 @@ func (s *Set) close() {
 	}
 }
 
-// unpin takes the set away: the last links to its programs go with the pins.
-func (s *Set) unpin() error {
-	return os.RemoveAll(filepath.Join(pinRoot, s.name))
-}
-
-// mountBPFFS mounts bpffs where everyone expects it, if nobody has.
-func mountBPFFS() error {
-	const where = "/sys/fs/bpf"
-	var st unix.Statfs_t
-	if err := unix.Statfs(where, &st); err != nil {
-		return fmt.Errorf("find bpffs: %s: %w (the kernel needs CONFIG_BPF_SYSCALL)", where, err)
+// removeIdle takes away every set that no jail uses: the last links to its programs
+// go with the pins. Another version's is among them when its last supervisor was
+// killed. The caller holds the lock of the sets.
+func removeIdle() error {
+	sets, err := filepath.Glob(filepath.Join(pinRoot, "*"))
+	if err != nil {
+		return err
 	}
-	if st.Type == unix.BPF_FS_MAGIC {
-		return nil
-	}
-	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	if err := unix.Mount("bpf", where, "bpf", flags, "mode=700"); err != nil {
-		return fmt.Errorf("mount bpffs on %s: %w", where, err)
+	for _, dir := range sets {
+		idle, err := isIdle(dir)
+		if err != nil {
+			return err
+		}
+		if !idle {
+			continue
+		}
+		removed := dir + removedSuffix
+		if err := os.Rename(dir, removed); err != nil {
+			return fmt.Errorf("remove attach set: %w", err)
+		}
+		if err := os.RemoveAll(removed); err != nil {
+			return fmt.Errorf("remove attach set: %w", err)
+		}
 	}
 	return nil
+}
+
+// isIdle reports whether nobody holds a slot of a set and no namespace is in it. A
+// set whose namespaces we cannot read is left alone.
+func isIdle(dir string) (bool, error) {
+	if held, err := anyHeld(dir); held || err != nil {
+		return false, err
+	}
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "map-"+jailMapNamespaces), nil)
+	if err != nil {
+		return false, nil
+	}
+	defer m.Close()
+	if m.Type() != ebpf.Array || m.ValueSize() != uint32(unsafe.Sizeof(jailEntry{})) {
+		return false, nil
+	}
+	inUse, err := slotsWithNamespace(m)
+	return err == nil && len(inUse) == 0, err
 }

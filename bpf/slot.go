@@ -7,8 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"time"
+	"sync"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -24,6 +23,8 @@ type Slot struct {
 	number uint32
 	held   *os.File // locked while the slot is taken
 	reader *ringbuf.Reader
+	// entered waits until the ring buffer is where the programs look for it.
+	entered func() error
 	// Set by Arm.
 	self, init uint32    // thread groups of the supervisor and of pid 1
 	place      jailPlace // of the namespace
@@ -61,12 +62,12 @@ func Take(opts SetOptions) (*Slot, error) {
 	defer unlock()
 	set, err := openSet(opts)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, removeIdle())
 	}
 	slot, err := set.take()
 	if err != nil {
 		set.close()
-		return nil, err
+		return nil, errors.Join(err, removeIdle())
 	}
 	return slot, nil
 }
@@ -78,13 +79,9 @@ const (
 	namespacePlaces = 4096
 )
 
-func (s *Set) lockFile(number uint32) string {
-	return filepath.Join(lockRoot, fmt.Sprintf("%s.%d", s.name, number))
-}
-
 // take finds a slot that no living supervisor holds and no namespace is in.
 func (s *Set) take() (*Slot, error) {
-	inUse, err := s.slotsWithNamespace()
+	inUse, err := slotsWithNamespace(s.maps.Namespaces)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +89,7 @@ func (s *Set) take() (*Slot, error) {
 		if inUse[number] {
 			continue
 		}
-		held, err := tryLock(s.lockFile(number))
+		held, err := trySlot(s.dir, number)
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			continue
 		}
@@ -111,20 +108,25 @@ func (s *Set) take() (*Slot, error) {
 
 // slotsWithNamespace returns the slots whose namespace still exists; the
 // programs remove an entry when the last process of its jail is gone.
-func (s *Set) slotsWithNamespace() (map[uint32]bool, error) {
+func slotsWithNamespace(namespaces *ebpf.Map) (map[uint32]bool, error) {
 	inUse := map[uint32]bool{}
-	var place uint32
-	var ns jailEntry
-	it := s.maps.Namespaces.Iterate()
-	for it.Next(&place, &ns) {
-		if ns.Inum != 0 {
-			inUse[ns.Slot] = true
+	places := make([]uint32, namespaces.MaxEntries())
+	entries := make([]jailEntry, len(places))
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := namespaces.BatchLookup(&cursor, places, entries, nil)
+		for _, ns := range entries[:n] {
+			if ns.Inum != 0 {
+				inUse[ns.Slot] = true
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) { // that was the last
+			return inUse, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read running jails: %w", err)
 		}
 	}
-	if err := it.Err(); err != nil {
-		return nil, fmt.Errorf("read running jails: %w", err)
-	}
-	return inUse, nil
 }
 
 // errPlaceTaken says that another jail's namespace has the same place.
@@ -143,7 +145,11 @@ func (s *Set) freePlace(inum uint32) (uint32, error) {
 	return place, nil
 }
 
-// reset gives the slot a fresh state and a ring buffer of its own.
+// ringSize is that of struct ring in jail.bpf.h; a test compares them.
+const ringSize = 1 << 18
+
+// reset gives the slot a fresh state and a ring buffer: the one that its last jail
+// has left empty, else a new one.
 func (s *Slot) reset() error {
 	if err := s.set.maps.Lost.Put(s.number, uint64(0)); err != nil {
 		return fmt.Errorf("reset slot %d: %w", s.number, err)
@@ -151,21 +157,37 @@ func (s *Slot) reset() error {
 	if err := s.resetNetwork(); err != nil {
 		return err
 	}
-	spec, err := loadJail()
-	if err != nil {
-		return fmt.Errorf("read BPF object: %w", err)
+	s.entered = func() error { return nil }
+	var ring *ebpf.Map
+	if s.set.maps.Rings.Lookup(s.number, &ring) == nil {
+		defer ring.Close()
+		reader, err := ringbuf.NewReader(ring)
+		if err == nil && reader.AvailableBytes() == 0 {
+			s.reader = reader
+			return nil
+		}
+		if err == nil {
+			reader.Close()
+		}
 	}
-	ring, err := ebpf.NewMap(spec.Maps[jailMapRings].InnerMap)
+	ring, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "ring", Type: ebpf.RingBuf, MaxEntries: ringSize,
+	})
 	if err != nil {
-		return fmt.Errorf("make ring buffer: %w", err)
-	}
-	defer ring.Close()
-	if err := s.set.maps.Rings.Put(s.number, ring); err != nil {
-		return fmt.Errorf("enter ring buffer of slot %d: %w", s.number, err)
+		return fmt.Errorf("make ring buffer: %w", orRefused(err))
 	}
 	if s.reader, err = ringbuf.NewReader(ring); err != nil {
+		ring.Close()
 		return fmt.Errorf("open ring buffer: %w", err)
 	}
+	// The kernel waits until no program can see the old one: as long as all the
+	// rest of a start takes. Arm is the first that needs it done.
+	done := make(chan error, 1)
+	go func() {
+		done <- s.set.maps.Rings.Put(s.number, ring)
+		ring.Close()
+	}()
+	s.entered = sync.OnceValue(func() error { return <-done })
 	return nil
 }
 
@@ -232,6 +254,9 @@ func (s *Slot) Arm(
 	if err := s.set.enterNames(s.number, names); err != nil {
 		return err
 	}
+	if err := s.entered(); err != nil {
+		return fmt.Errorf("enter ring buffer of slot %d: %w", s.number, err)
+	}
 	// Two starts must not choose the same place, nor an end empty it meanwhile.
 	unlock, err := lockSets()
 	if err != nil {
@@ -263,17 +288,18 @@ func (s *Slot) Arm(
 	return nil
 }
 
-// ReadRecord returns the next denial. It waits until deadline at most and then
-// returns os.ErrDeadlineExceeded; the zero time waits for ever. After Release
-// it returns os.ErrClosed.
-func (s *Slot) ReadRecord(deadline time.Time) (Record, error) {
-	s.reader.SetDeadline(deadline)
+// ReadRecord waits for the next denial. After Flush it returns what is there and
+// then an error, after Release os.ErrClosed.
+func (s *Slot) ReadRecord() (Record, error) {
 	raw, err := s.reader.Read()
 	if err != nil {
 		return Record{}, err
 	}
 	return decodeRecord(raw.RawSample)
 }
+
+// Flush ends ReadRecord's waiting.
+func (s *Slot) Flush() error { return s.reader.Flush() }
 
 // Lost returns how many denials did not fit into the ring buffer.
 func (s *Slot) Lost() (uint64, error) {
@@ -307,15 +333,10 @@ func (s *Slot) Release() error {
 		check(s.leave())
 	}
 	check(s.set.forgetNames(s.number))
-	check(maps.Rings.Delete(s.number))
+	check(s.entered())
 	check(s.reader.Close())
-	check(os.Remove(s.held.Name()))
 	check(s.held.Close())
-	idle, err := s.set.idle()
-	check(err)
-	if idle {
-		check(s.set.unpin())
-	}
+	check(removeIdle())
 	return failed.ErrorOrNil()
 }
 
@@ -329,70 +350,4 @@ func (s *Slot) leave() error {
 		return nil
 	}
 	return s.set.maps.Namespaces.Put(s.place.Index, jailEntry{})
-}
-
-// idle reports whether no namespace is in the set and nobody holds a slot.
-func (s *Set) idle() (bool, error) {
-	inUse, err := s.slotsWithNamespace()
-	if err != nil || len(inUse) > 0 {
-		return false, err
-	}
-	held, err := filepath.Glob(filepath.Join(lockRoot, s.name+".*"))
-	if err != nil {
-		return false, err
-	}
-	for _, path := range held {
-		f, err := tryLock(path)
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		os.Remove(path) // of a supervisor that was killed
-		f.Close()
-	}
-	return true, nil
-}
-
-// lockSets takes the lock that serialises starts and ends.
-func lockSets() (unlock func(), err error) {
-	if err := os.MkdirAll(lockRoot, 0o700); err != nil {
-		return nil, fmt.Errorf("make %s: %w", lockRoot, err)
-	}
-	f, err := os.OpenFile(filepath.Join(lockRoot, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock attach sets: %w", err)
-	}
-	if err := flock(f, unix.LOCK_EX); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return func() { f.Close() }, nil
-}
-
-// tryLock opens and locks a slot's lock file, which lasts until it is closed
-// or the process dies. Someone else's lock is unix.EWOULDBLOCK.
-func tryLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock slot: %w", err)
-	}
-	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-func flock(f *os.File, how int) error {
-	for {
-		err := unix.Flock(int(f.Fd()), how)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("lock %s: %w", f.Name(), err)
-		}
-	}
 }

@@ -1,8 +1,6 @@
 package jail
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -18,7 +16,6 @@ type denials struct {
 	cfg   Config
 	rules *rules
 	boot  time.Time
-	stop  chan struct{}
 	done  chan struct{}
 	// proven is set by the record of what inForce tried.
 	proven bool
@@ -29,36 +26,21 @@ func watch(slot *bpf.Slot, cfg Config, r *rules) *denials {
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	d := &denials{
 		slot: slot, cfg: cfg, rules: r, boot: time.Now().Add(-time.Duration(ts.Nano())),
-		stop: make(chan struct{}), done: make(chan struct{}),
+		done: make(chan struct{}),
 	}
 	go d.read()
 	return d
 }
 
-// read passes records on until stop is closed and the buffer is empty.
+// read passes records on until it is told to finish and the buffer is empty.
 func (d *denials) read() {
 	defer close(d.done)
 	for {
-		// The reader is woken by records; the deadline is there for stop.
-		deadline := time.Now().Add(100 * time.Millisecond)
-		select {
-		case <-d.stop:
-			deadline = time.Now()
-		default:
-		}
-		record, err := d.slot.ReadRecord(deadline)
-		switch {
-		case err == nil:
-			d.pass(record)
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			select {
-			case <-d.stop:
-				return
-			default:
-			}
-		default:
+		record, err := d.slot.ReadRecord()
+		if err != nil {
 			return
 		}
+		d.pass(record)
 	}
 }
 
@@ -75,8 +57,9 @@ func (d *denials) pass(r bpf.Record) {
 
 // finish reads what is left and reports losses.
 func (d *denials) finish() {
-	close(d.stop)
-	<-d.done
+	if err := d.slot.Flush(); err == nil {
+		<-d.done
+	}
 	if lost, err := d.slot.Lost(); err == nil && lost > 0 && d.cfg.Lost != nil {
 		d.cfg.Lost(lost)
 	}
