@@ -12,6 +12,10 @@ import (
 
 // Check says why no jail can be built on this machine, with the remedy.
 func Check() error {
+	if inside() {
+		return fmt.Errorf("start a jail: this process is already in a jail, which holds for " +
+			"all that it starts; run the command itself")
+	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("start a jail: only root can load BPF programs; run it with sudo")
 	}
@@ -20,6 +24,19 @@ func Check() error {
 		return err
 	}
 	return checkLSMs(lsms)
+}
+
+// inside reports whether this process is jailed, for the message alone: there is a
+// jail's variable, and what every jail closes is closed.
+func inside() bool {
+	if os.Getenv("AGENT_LOCK") == "" {
+		return false
+	}
+	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err != nil
 }
 
 // checkLSMs wants bpf in the list that the kernel booted with.

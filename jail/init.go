@@ -75,6 +75,7 @@ func prepare(control *os.File) (*task, error) {
 			return nil, err
 		}
 	}
+	fmt.Fprintln(control, "mounted")
 	return startExec(s)
 }
 
@@ -85,9 +86,10 @@ func startExec(s setup) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer theirs.Close()
 	cmd := again(ExecVerb, theirs)
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	theirs.Close() // so that the process's death is the end of what ours reads
+	if err != nil {
 		return nil, fmt.Errorf("start the command's process: %w", err)
 	}
 	if err := json.NewEncoder(ours).Encode(s); err != nil {

@@ -58,6 +58,8 @@ type setup struct {
 	Keep    []kept
 	Apart   bool // in a network namespace of its own
 	Mutant  bool // hooks are left out: the command need not find the jail in force
+	// HugePages says that the command may have them again.
+	HugePages bool
 }
 
 // Run builds the jail, runs the command in it and returns its exit status:
@@ -69,6 +71,7 @@ func Run(cfg Config) (status int, err error) {
 	if err := Check(); err != nil {
 		return 0, err
 	}
+	hugePages := withoutHugePages()
 	slot, err := bpf.Take(cfg.Attach)
 	if err != nil {
 		return 0, err
@@ -77,8 +80,9 @@ func Run(cfg Config) (status int, err error) {
 	// calls run last to first.
 	var held []io.Closer
 	defer func() {
-		if e := slot.Release(); e != nil && err == nil {
-			err = e
+		// The command has run, or err says why not: its status is what counts.
+		if e := slot.Release(); e != nil {
+			fmt.Fprintf(cfg.Stderr, "agent-lock: the jail has ended: %v\n", e)
 		}
 		for _, h := range held {
 			h.Close()
@@ -86,7 +90,7 @@ func Run(cfg Config) (status int, err error) {
 	}()
 	// The kernel ties PDEATHSIG to the thread that forks.
 	runtime.LockOSThread()
-	pid1, err := startInit(cfg)
+	pid1, err := startInit(cfg, hugePages)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +106,7 @@ func Run(cfg Config) (status int, err error) {
 		return 0, err
 	}
 	defer network.Close()
-	rules, err := arm(slot, cfg.Policy, cfg.User, pid1.cmd.Process.Pid)
+	rules, err := arm(slot, cfg.Policy, cfg.User, pid1)
 	if err != nil {
 		pid1.kill()
 		return 0, err
@@ -123,8 +127,9 @@ type pid1 struct {
 	terminal terminalState
 }
 
-// startInit starts pid 1 and waits until it is ready to be armed.
-func startInit(cfg Config) (*pid1, error) {
+// startInit starts pid 1 and waits until its mounts are there to be labelled. The
+// command's process is still starting then.
+func startInit(cfg Config, hugePages bool) (*pid1, error) {
 	namespaces, err := namespaceFlags(cfg.User, cfg.Policy.Network)
 	if err != nil {
 		return nil, err
@@ -133,7 +138,6 @@ func startInit(cfg Config) (*pid1, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer theirs.Close()
 	cmd := again(InitVerb, theirs)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cfg.Stdin, cfg.Stdout, cfg.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -143,7 +147,9 @@ func startInit(cfg Config) (*pid1, error) {
 		cmd: cmd, control: ours, signals: make(chan os.Signal, 8), terminal: saveTerminal(),
 	}
 	signal.Notify(p.signals, forwarded...)
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	theirs.Close() // so that pid 1's death is the end of what ours reads
+	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start pid 1 of the jail: %w", err)
 	}
@@ -151,7 +157,7 @@ func startInit(cfg Config) (*pid1, error) {
 		Dir: startDir(cfg.Policy.Project), Command: cfg.Command, User: cfg.User,
 		Env: environment(os.Environ(), cfg.User, cfg.Policy.Env), Keep: keep(cfg.Policy),
 		Apart:  namespaces&unix.CLONE_NEWNET != 0,
-		Mutant: len(cfg.Attach.Drop) > 0,
+		Mutant: len(cfg.Attach.Drop) > 0, HugePages: hugePages,
 	}
 	if len(s.Command) == 0 {
 		s.Command = []string{cfg.User.Shell}
@@ -160,7 +166,7 @@ func startInit(cfg Config) (*pid1, error) {
 		p.kill()
 		return nil, fmt.Errorf("tell pid 1 its task: %w", err)
 	}
-	if err := p.expectReady(); err != nil {
+	if err := p.expect("mounted"); err != nil {
 		p.kill()
 		return nil, err
 	}
@@ -176,13 +182,13 @@ func again(verb string, control *os.File) *exec.Cmd {
 	}
 }
 
-// expectReady reads pid 1's answer: one line, "ready" or what went wrong.
-func (p *pid1) expectReady() error {
+// expect reads pid 1's answer: one line, the word or what went wrong.
+func (p *pid1) expect(word string) error {
 	line, err := readLine(p.control)
 	switch {
 	case err != nil:
 		return fmt.Errorf("wait for pid 1: %w", err)
-	case line == "ready":
+	case line == word:
 		return nil
 	}
 	return errors.New(line)
@@ -240,10 +246,14 @@ var forwarded = []os.Signal{
 }
 
 // arm labels the policy's paths as the jail's mounts show them and puts the
-// labels in force.
-func arm(slot *bpf.Slot, p *policy.Policy, u User, pid int) (*rules, error) {
-	r, err := resolve(p, fmt.Sprintf("/proc/%d", pid))
+// labels in force, once the command's process has dropped its privileges.
+func arm(slot *bpf.Slot, p *policy.Policy, u User, pid1 *pid1) (*rules, error) {
+	r, err := resolve(p, fmt.Sprintf("/proc/%d", pid1.cmd.Process.Pid))
 	if err != nil {
+		return nil, err
+	}
+	if err := pid1.expect("ready"); err != nil {
+		r.Close()
 		return nil, err
 	}
 	fds, self, children, err := slot.Look()
