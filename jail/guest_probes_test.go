@@ -109,6 +109,11 @@ type posture struct {
 }
 
 func printPosture([]string) int {
+	json.NewEncoder(os.Stdout).Encode(readPosture())
+	return 0
+}
+
+func readPosture() posture {
 	p := posture{UID: os.Getuid(), GID: os.Getgid(), Caps: map[string]string{},
 		Parent: os.Getppid()}
 	p.Groups, _ = os.Getgroups()
@@ -143,6 +148,5 @@ func printPosture([]string) int {
 			p.Session = text[strings.LastIndex(text, ";")+1:]
 		}
 	}
-	json.NewEncoder(os.Stdout).Encode(p)
-	return 0
+	return p
 }

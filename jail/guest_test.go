@@ -50,13 +50,26 @@ func TestMain(m *testing.M) {
 	}
 	stopKeeping = stop
 	status := m.Run()
-	stop()
+	stopKeeping()
 	os.Exit(status)
 }
 
 // stopKeeping ends the jail that keeps the programs attached, so that most
 // tests need not wait for that.
 var stopKeeping func()
+
+// withoutKeeping ends that jail for one test.
+func withoutKeeping(t *testing.T) {
+	t.Helper()
+	stopKeeping()
+	t.Cleanup(func() {
+		stop, err := keepAttached()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopKeeping = stop
+	})
+}
 
 func keepAttached() (stop func(), err error) {
 	dir, err := os.MkdirTemp(home, "keeper")
