@@ -105,8 +105,11 @@ guest: build setup-vm ## the jail's own tests (start, rights, ends) in a guest o
 	./agent-lock vmtest --kernels '$(KERNELS)' --timeout 20m \
 		--file '$(OUT)/jail.test:/bin/jail.test' --step 'jail.test $(GUESTFLAGS)' $(VMFLAGS)
 
-bench: build setup-vm ## guest instructions an open costs: no jail, jail, Landlock
-	./agent-lock vmtest --kernels '$(KERNELS)' --bench $(VMFLAGS)
+bench: build setup-vm ## measure in guest instructions, write docs/benchmarks.md
+	mkdir -p '$(OUT)'
+	./agent-lock vmtest --kernels '$(KERNELS)' --bench --timeout 60m --json '$(OUT)/bench.json' $(VMFLAGS)
+	./agent-lock bench-doc '$(OUT)/bench.json' > '$(OUT)/benchmarks.md'
+	cp '$(OUT)/benchmarks.md' docs/benchmarks.md
 
 mutation: setup-vm ## leave out each hook in turn; some case must then leak
 	mkdir -p '$(OUT)'

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,6 +52,9 @@ func guestBench(std stdio, args []string) int {
 		return exec.Command(self, "--denials", "off", dir, "--", self, "bench-worker", setting, dir)
 	}
 	status := 0
+	if err := benchStarts(std, self, dir); err != nil {
+		status = std.errorf("measure starts: %v", err)
+	}
 	run := func(cmd *exec.Cmd) {
 		cmd.Stderr = std.err
 		cmd.Stdout = std.out
@@ -61,10 +65,24 @@ func guestBench(std stdio, args []string) int {
 	run(worker("none"))
 	run(worker("landlock"))
 	run(jailed("jail"))
-	if err := besideJail(jailed("wait"), func() { run(worker("beside")) }); err != nil {
-		status = std.errorf("measure beside a jail: %v", err)
+	for setting, jails := range map[string]int{"beside": 1, "beside 50": 50} {
+		waiter := func() *exec.Cmd { return jailed("wait") }
+		if err := besideJails(jails, waiter, func() { run(worker(setting)) }); err != nil {
+			status = std.errorf("measure beside %d jails: %v", jails, err)
+		}
 	}
 	return status
+}
+
+// besideJails runs f while n jails are running.
+func besideJails(n int, waiter func() *exec.Cmd, f func()) error {
+	if n == 0 {
+		f()
+		return nil
+	}
+	var inner error
+	err := besideJail(waiter(), func() { inner = besideJails(n-1, waiter, f) })
+	return errors.Join(err, inner)
 }
 
 // besideJail runs f while a jail is running.
@@ -100,12 +118,8 @@ func benchProject() (string, error) {
 	if err := os.WriteFile(filepath.Join(deep, "file"), []byte("x"), 0o644); err != nil {
 		return "", err
 	}
-	return dir, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Chown(path, benchUser, benchUser)
-	})
+	_, err := makeTree(dir)
+	return dir, err
 }
 
 // benchWorker measures in the setting that it finds itself in.
@@ -121,8 +135,8 @@ func benchWorker(std stdio, args []string) int {
 		return 0
 	case "landlock":
 		err := landlock.V1.RestrictPaths(
-			landlock.RWDirs(dir), landlock.RWDirs("/tmp"), landlock.RODirs("/bin"),
-			landlock.RODirs("/proc"), landlock.RWFiles("/dev/null"))
+			landlock.RWDirs(dir), landlock.RWDirs("/tmp"), landlock.RODirs("/bin", "/usr", "/lib",
+				"/lib64", "/etc", "/proc"), landlock.RWFiles("/dev/null"))
 		if err != nil {
 			return std.errorf("apply Landlock: %v", err)
 		}
@@ -136,6 +150,9 @@ func benchWorker(std stdio, args []string) int {
 		}
 		enc.Encode(report.Result{Kind: report.Bench, Name: op.name, Layer: setting,
 			Outcome: report.OK, Value: ns, Unit: "ns/op"})
+	}
+	if err := benchWork(std.out, setting, filepath.Join(dir, "tree")); err != nil {
+		return std.errorf("%s, %v", setting, err)
 	}
 	return 0
 }

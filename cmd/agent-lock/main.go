@@ -50,6 +50,7 @@ func verbs() []verb {
 		{"guest-demo", "", guestDemo},
 		{"guest-bench", "", guestBench},
 		{"bench-worker", "", benchWorker},
+		{"bench-doc", "", benchDoc},
 	}, mutationVerbs()...)
 }
 

@@ -206,6 +206,9 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 		}
 		cfg.Files = append(cfg.Files, vmtest.File{Host: host, Guest: guest})
 	}
+	if f.bench {
+		cfg.Files = append(cfg.Files, hostPrograms(benchPrograms)...)
+	}
 	cfg.Text = std.out
 	if f.json == "-" {
 		cfg.Text = std.err
