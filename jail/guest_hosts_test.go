@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -210,6 +211,7 @@ func enterContainer(args []string) int {
 func init() {
 	probes["container"] = enterContainer
 	probes["without-capabilities"] = func(args []string) int {
+		runtime.LockOSThread() // the set is the thread's
 		for capability := uintptr(0); ; capability++ {
 			if unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0) != nil {
 				break
