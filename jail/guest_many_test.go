@@ -146,14 +146,15 @@ func TestTwoUsersAtOnce(t *testing.T) {
 	line = strings.Replace(line, ":::", "::", 1)
 	write(t, "/etc/passwd", append(passwd, line...), 0o644)
 	defer os.WriteFile("/etc/passwd", passwd, 0o644)
-	one, two := project(t), "/home/second/proj"
-	if err := os.MkdirAll(two, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll("/home/second")
-	install(t, two)
-	for _, dir := range []string{"/home/second", two} {
-		if err := os.Chown(dir, second, second); err != nil {
+	// Where the modes of files would let each read what is the other's.
+	one, two := "/srv/one", "/srv/two"
+	for dir, owner := range map[string]int{one: uid, two: second, "/home/second": second} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		install(t, dir)
+		if err := os.Chown(dir, owner, owner); err != nil {
 			t.Fatal(err)
 		}
 	}
