@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	probes["reach"] = reach
+	probes["reach"] = reachPeer
 	probes["refused"] = waitRefused
 	probes["change"] = changeNetwork
 	probes["listeners"] = ownListeners
@@ -63,7 +63,7 @@ func changeNetwork([]string) int {
 }
 
 // reach tries to talk to each "tcp ADDRESS" and prints what came of it.
-func reach(args []string) int {
+func reachPeer(args []string) int {
 	said := map[string]string{}
 	for _, peer := range args {
 		network, address, _ := strings.Cut(peer, " ")
