@@ -10,6 +10,8 @@ import (
 type Jail struct {
 	// Name is shown in reports.
 	Name string
+	// Layer is what of the jail is attacked, for results; empty: all of it.
+	Layer string
 	// Argv starts the jail. "{}" stands for the project directory; the command
 	// to run in the jail is appended.
 	Argv []string

@@ -85,8 +85,8 @@ func (r *runner) expected() []report.Result {
 	var results []report.Result
 	for _, c := range r.opt.Cases {
 		results = append(results, report.Result{Kind: report.Case, Name: c.Name, Family: c.Family,
-			Jail: r.opt.Jail.Name, User: r.opt.User.Name, Outcome: report.Broken,
-			Detail: "not run"})
+			Jail: r.opt.Jail.Name, Layer: r.opt.Jail.Layer, User: r.opt.User.Name,
+			Outcome: report.Broken, Detail: "not run"})
 	}
 	return results
 }

@@ -257,6 +257,9 @@ func fit(spec *ebpf.CollectionSpec, kernel *btf.Spec, opts SetOptions) error {
 		program, err := choose(hook, kernel)
 		if err == nil {
 			keep[program] = true
+			if opts.First {
+				keep[addTwin(spec, kernel, hook, program)] = true
+			}
 		} else if hook.Required {
 			lacks = multierror.Append(lacks, fmt.Errorf("%w (it closes %s)", err, hook.Closes))
 		}

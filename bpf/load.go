@@ -45,6 +45,11 @@ func LoadEach(report func(Loaded)) error {
 			loaded.Unsupported = err.Error() + "; lost: " + hook.Without
 		}
 		report(loaded)
+		if twin := addTwin(spec, kernel, hook, program); twin != "" {
+			loaded := Loaded{Name: "first_" + hook.Programs[0].Name, Program: twin, Hook: hook.Name}
+			loaded.Insns, loaded.Err = loadAlone(spec, twin, cache)
+			report(loaded)
+		}
 	}
 	for _, name := range helpers {
 		loaded := Loaded{Name: name, Program: name}
@@ -60,14 +65,15 @@ func LoadEach(report func(Loaded)) error {
 	return nil
 }
 
-// Attach attaches the whole set and leaves it there, for the next jail to find.
-func Attach() error {
+// Attach attaches the whole set and leaves it there, for the next jail with the same
+// options to find.
+func Attach(opts SetOptions) error {
 	unlock, err := lockSets()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	set, err := openSet(SetOptions{})
+	set, err := openSet(opts)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,9 @@ type SetOptions struct {
 	// NoPathHooks takes the kernel for one without CONFIG_SECURITY_PATH, to test
 	// what then does the work of the path_* hooks.
 	NoPathHooks bool
+	// First makes the programs decide before Landlock, for jails that have it as a
+	// second layer.
+	First bool
 }
 
 // name is the hash of everything that decides what the set does. It tells versions
@@ -60,6 +63,9 @@ func (o SetOptions) name() string {
 	}
 	if o.NoPathHooks {
 		fmt.Fprint(h, "-path_*")
+	}
+	if o.First {
+		fmt.Fprint(h, "first")
 	}
 	return fmt.Sprintf("%08x%08x", ieee.Sum32(), castagnoli.Sum32())
 }
@@ -86,14 +92,17 @@ func openSet(opts SetOptions) (*Set, error) {
 	return s, nil
 }
 
+// ErrRefused says that root may not load BPF programs here.
+var ErrRefused = errors.New("the kernel refuses it even to root, as in a container without " +
+	"privileges or under lockdown; a guest shows the jail: " +
+	"agent-lock vmtest --kernels 6.12 --demo")
+
 // orRefused says why root is refused something.
 func orRefused(err error) error {
 	if !errors.Is(err, unix.EPERM) {
 		return err
 	}
-	return errors.New("the kernel refuses it even to root, as in a container without " +
-		"privileges or under lockdown; a guest shows the jail: " +
-		"agent-lock vmtest --kernels 6.12 --demo")
+	return ErrRefused
 }
 
 // removeHalves removes what starts and ends that were killed have left.

@@ -10,20 +10,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Check says why no jail can be built on this machine, with the remedy.
-func Check() error {
+// settle says why no jail can be built on this machine, with the remedy, or decides
+// on its layers.
+func settle(cfg Config) (Config, error) {
 	if inside() {
-		return fmt.Errorf("start a jail: this process is already in a jail, which holds for " +
-			"all that it starts; run the command itself")
+		return cfg, fmt.Errorf("start a jail: this process is already in a jail, which holds " +
+			"for all that it starts; run the command itself")
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("start a jail: only root can load BPF programs; run it with sudo")
+		return cfg, fmt.Errorf("start a jail: only root can make its namespaces and load BPF " +
+			"programs; run it with sudo")
 	}
-	lsms, err := activeLSMs()
-	if err != nil {
-		return err
+	if cfg.Layers == (Layers{}) {
+		cfg.Layers = DefaultLayers
 	}
-	return checkLSMs(lsms)
+	kernel, err := askKernel()
+	if err != nil && cfg.Layers.BPF {
+		return cfg, fmt.Errorf("%w%s", err, kernel.hint())
+	}
+	if cfg.Layers, err = cfg.Layers.settle(kernel); err != nil {
+		return cfg, err
+	}
+	cfg.Attach.First = cfg.Layers.Landlock && kernel.landlockFirst()
+	if cfg.Held != nil {
+		cfg.Held(cfg.Layers.describe(kernel))
+	}
+	if cfg.Layers.BPF {
+		return cfg, nil
+	}
+	if err := refusesWithout(cfg.Policy); err != nil {
+		return cfg, err
+	}
+	if cfg.Weaker != nil {
+		cfg.Weaker(cfg.Layers.losses(kernel))
+	}
+	return cfg, nil
 }
 
 // inside reports whether this process is jailed, for the message alone: there is a

@@ -34,6 +34,10 @@ func Exec() int {
 	if err == nil {
 		err = json.Unmarshal([]byte(line), &s)
 	}
+	var second secondLayer
+	if err == nil {
+		second, err = prepareSecond(s)
+	}
 	if err == nil {
 		err = drop(s)
 	}
@@ -45,17 +49,33 @@ func Exec() int {
 	if word, err := readLine(control); err != nil || word != "armed" {
 		return 1 // pid 1 is gone
 	}
-	if err := inForce(); err != nil && !s.Mutant {
+	if err := confine(s, second); err != nil {
 		fmt.Fprintf(control, "%s\n", oneLine(err))
 		return 1
+	}
+	return become(s)
+}
+
+// confine checks that the BPF layer holds, and then puts the other layers over this
+// thread: they would refuse before it, and hide that it does not.
+func confine(s setup, second secondLayer) error {
+	if s.Layers.BPF {
+		if err := inForce(); err != nil && !s.Mutant {
+			return err
+		}
 	}
 	// Made in the jail, so that it is the jail's own.
 	if _, err := unix.KeyctlJoinSessionKeyring("agent-lock"); err != nil &&
 		!errors.Is(err, unix.ENOSYS) {
-		fmt.Fprintf(control, "make a session keyring: %v\n", err)
-		return 1
+		return fmt.Errorf("make a session keyring: %w", err)
 	}
-	return become(s)
+	if err := second.enforce(); err != nil {
+		return err
+	}
+	if !s.Layers.BPF && !s.Mutant {
+		return inForce()
+	}
+	return nil
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
@@ -138,7 +158,7 @@ func inForce() error {
 	if err == nil {
 		unix.Close(fd)
 		return errors.New("the jail is armed but not in force: the root directory can be read; " +
-			"is bpf among the LSMs? (agent-lock vmtest shows how this kernel should behave)")
+			"is bpf or landlock among the LSMs? (agent-lock vmtest shows how it should behave)")
 	}
 	return nil
 }

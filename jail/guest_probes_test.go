@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 )
 
@@ -100,6 +102,8 @@ type posture struct {
 	Groups     []int
 	Caps       map[string]string
 	NoNewPrivs string
+	Seccomp    string // mode: 2 is a filter
+	Landlock   int    // rulesets in force
 	Fds        []string
 	Env        []string
 	Dir        string
@@ -126,6 +130,9 @@ func readPosture() posture {
 		if key == "NoNewPrivs" {
 			p.NoNewPrivs = value
 		}
+		if key == "Seccomp" {
+			p.Seccomp = value
+		}
 	}
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
@@ -148,5 +155,26 @@ func readPosture() posture {
 			p.Session = text[strings.LastIndex(text, ";")+1:]
 		}
 	}
+	p.Landlock = landlockDepth()
 	return p
+}
+
+// landlockDepth counts the rulesets over this thread by adding more until the kernel
+// refuses the 17th. 0 where there is no Landlock.
+func landlockDepth() int {
+	const most = 16
+	runtime.LockOSThread()
+	for added := 0; ; added++ {
+		fd, err := ll.LandlockCreateRuleset(&ll.RulesetAttr{HandledAccessFS: ll.AccessFSExecute}, 0)
+		if err == nil {
+			err = ll.LandlockRestrictSelf(fd, 0)
+			unix.Close(fd)
+		}
+		if errors.Is(err, unix.E2BIG) {
+			return most - added
+		}
+		if err != nil {
+			return 0
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -152,6 +153,12 @@ func makeMounts(s setup) error {
 	if err != nil {
 		return err
 	}
+	var view writable
+	if !s.Layers.BPF && !slices.Contains(s.Drop, DropMounts) {
+		if view, err = readOnlyBut(s.Rules); err != nil {
+			return err
+		}
+	}
 	const nothing = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("proc", "/proc", "proc", nothing, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
@@ -182,7 +189,13 @@ func makeMounts(s setup) error {
 			return fmt.Errorf("make %s: %w", runtimeDir, err)
 		}
 	}
-	return bindKept(files)
+	if err := bindKept(files); err != nil || s.Layers.BPF {
+		return err
+	}
+	if err := view.put(); err != nil {
+		return err
+	}
+	return maskRules(s.Rules)
 }
 
 // kept is a path that a private directory would cover.

@@ -45,6 +45,15 @@ type Config struct {
 	// Lost is called at the end with the number of denials that were not
 	// reported because they came too fast.
 	Lost func(uint64)
+	// Layers say by what means the jail is held; the zero value is DefaultLayers.
+	Layers Layers
+	// Held is called before the start with how far the layers go on this kernel.
+	Held func(layers string)
+	// Weaker is called before the start of a jail without the BPF layer, with what
+	// is lost.
+	Weaker func(losses []string)
+	// Drop leaves parts of the second layers out, to test that they matter.
+	Drop []string
 	// Attach changes which programs are attached, to test that they matter.
 	Attach bpf.SetOptions
 }
@@ -57,9 +66,13 @@ type setup struct {
 	User    User
 	Keep    []kept
 	Apart   bool // in a network namespace of its own
-	Mutant  bool // hooks are left out: the command need not find the jail in force
 	// HugePages says that the command may have them again.
 	HugePages bool
+	Layers    Layers
+	Rules     []policy.Rule // for Landlock, as is
+	Network   policy.Network
+	Drop      []string
+	Mutant    bool // something is left out: the command need not find the jail in force
 }
 
 // Run builds the jail, runs the command in it and returns its exit status:
@@ -68,11 +81,20 @@ type setup struct {
 //
 // The caller's process must be root and should do nothing else.
 func Run(cfg Config) (status int, err error) {
-	if err := Check(); err != nil {
+	if cfg, err = settle(cfg); err != nil {
 		return 0, err
 	}
 	hugePages := withoutHugePages()
+	// The kernel ties PDEATHSIG to the thread that forks.
+	runtime.LockOSThread()
+	if !cfg.Layers.BPF {
+		return runWithoutBPF(cfg, hugePages)
+	}
 	slot, err := bpf.Take(cfg.Attach)
+	if errors.Is(err, bpf.ErrRefused) {
+		kernel, _ := askKernel()
+		return 0, fmt.Errorf("%w%s", err, kernel.hint())
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -88,8 +110,6 @@ func Run(cfg Config) (status int, err error) {
 			h.Close()
 		}
 	}()
-	// The kernel ties PDEATHSIG to the thread that forks.
-	runtime.LockOSThread()
 	pid1, err := startInit(cfg, hugePages)
 	if err != nil {
 		return 0, err
@@ -116,6 +136,19 @@ func Run(cfg Config) (status int, err error) {
 	status, err = pid1.run()
 	denials.finish()
 	return status, err
+}
+
+// runWithoutBPF has nothing to arm: pid 1 and the command's process hold the jail.
+func runWithoutBPF(cfg Config, hugePages bool) (int, error) {
+	pid1, err := startInit(cfg, hugePages)
+	if err != nil {
+		return 0, err
+	}
+	if err := pid1.expect("ready"); err != nil {
+		pid1.kill()
+		return 0, err
+	}
+	return pid1.run()
 }
 
 // pid1 is the supervisor's end of the jail's first process.
@@ -157,7 +190,9 @@ func startInit(cfg Config, hugePages bool) (*pid1, error) {
 		Dir: startDir(cfg.Policy.Project), Command: cfg.Command, User: cfg.User,
 		Env: environment(os.Environ(), cfg.User, cfg.Policy.Env), Keep: keep(cfg.Policy),
 		Apart:  namespaces&unix.CLONE_NEWNET != 0,
-		Mutant: len(cfg.Attach.Drop) > 0, HugePages: hugePages,
+		Layers: cfg.Layers, Rules: cfg.Policy.Rules, Drop: cfg.Drop,
+		Network: cfg.Policy.Network,
+		Mutant:  len(cfg.Attach.Drop)+len(cfg.Drop) > 0, HugePages: hugePages,
 	}
 	if len(s.Command) == 0 {
 		s.Command = []string{cfg.User.Shell}

@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/agent-lock/agent-lock/adversary"
+	"github.com/agent-lock/agent-lock/jail"
 	"github.com/agent-lock/agent-lock/report"
 )
 
@@ -31,6 +32,8 @@ made without the jail, where it has to succeed, or it proves nothing and is skip
   --user NAME     attack as NAME, unjailed and jailed; root has cases of its own
   --against CMD   attack CMD instead of our own jail, as the invoking user; {} in CMD
                   stands for the project directory. CMD env is no jail at all
+  --layers LIST   attack our own jail with these layers alone, such as
+                  landlock,seccomp; docs/layers.md lists what is then known to leak
   --json FILE     write one JSON object a case to FILE; - is standard output, and the
                   table then goes to standard error
   --strict        count known leaks as leaks
@@ -42,17 +45,12 @@ run or a case is broken.
   agent-lock adversary --against 'bwrap --ro-bind / / --bind {} {} --dev /dev --'
 `
 
-// ownKnown are the leaks of our own jail that docs/threat-model.md describes.
-var ownKnown = map[string]string{
-	"hardlink_existing_read": "a hard link that was there before stays readable; " +
-		"--hardlinks=deny closes it",
-}
-
 // adversaryFlags are the flags of the verb.
 type adversaryFlags struct {
 	list, strict       bool
 	run, against, json string
 	user               string
+	layers             string
 	jail               []string // hidden: flags for our own jail
 }
 
@@ -66,6 +64,7 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	fs.StringVar(&f.against, "against", "", "")
 	fs.StringVar(&f.json, "json", "", "")
 	fs.StringVar(&f.user, "user", "", "")
+	fs.StringVar(&f.layers, "layers", "", "")
 	fs.Func("jail-flag", "", func(v string) error {
 		f.jail = append(f.jail, v)
 		return nil
@@ -75,6 +74,9 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	}
 	if fs.NArg() > 0 {
 		return f, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if f.layers != "" && f.against != "" {
+		return f, errors.New("--layers are our own jail's; leave --against out")
 	}
 	return f, nil
 }
@@ -109,7 +111,7 @@ func runAdversary(std stdio, args []string) int {
 	if f.list {
 		return listCases(std, cases)
 	}
-	jail, err := chooseJail(f)
+	target, err := chooseJail(f)
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}
@@ -120,7 +122,7 @@ func runAdversary(std stdio, args []string) int {
 	if cases = adversary.For(user.UID, cases); len(cases) == 0 {
 		return std.errorf("adversary: only root can make these attacks; add --user root")
 	}
-	return attack(std, f, adversary.Options{Jail: jail, User: user, Cases: cases})
+	return attack(std, f, adversary.Options{Jail: target, User: user, Cases: cases})
 }
 
 // attacker is whom the attacks are made as.
@@ -141,11 +143,11 @@ func (f adversaryFlags) attacker() (adversary.User, error) {
 // chooseJail returns the jail that --against names, or our own.
 func chooseJail(f adversaryFlags) (adversary.Jail, error) {
 	if f.against != "" {
-		jail, err := adversary.ParseJail(f.against)
+		other, err := adversary.ParseJail(f.against)
 		if err != nil {
-			return jail, fmt.Errorf("read --against: %w", err)
+			return other, fmt.Errorf("read --against: %w", err)
 		}
-		return jail, nil
+		return other, nil
 	}
 	if os.Geteuid() != 0 {
 		return adversary.Jail{}, errors.New("our own jail needs root; " +
@@ -159,7 +161,30 @@ func chooseJail(f adversaryFlags) (adversary.Jail, error) {
 	if f.user != "" {
 		argv = append(argv, "--user", f.user)
 	}
-	return adversary.Jail{Name: "agent-lock", Argv: append(argv, "{}", "--"), Known: ownKnown}, nil
+	if f.layers == "" {
+		return adversary.Jail{Name: "agent-lock", Argv: append(argv, "{}", "--"),
+			Known: ownKnown}, nil
+	}
+	layers, err := jail.ParseLayers(f.layers)
+	if err != nil {
+		return adversary.Jail{}, fmt.Errorf("--layers %s: %w", f.layers, err)
+	}
+	return adversary.Jail{
+		Name: "agent-lock --layers " + f.layers, Layer: f.layers,
+		Argv:  append(argv, "--layers", f.layers, "{}", "--"),
+		Known: knownLeaks(layers, jail.LandlockABI()),
+	}, nil
+}
+
+// noteTight names the cases that are listed as known leaks and did not leak: then the
+// list is wrong, or the machine is not as it thinks.
+func noteTight(std stdio, known map[string]string, results []report.Result) {
+	for _, r := range results {
+		if _, listed := known[r.Name]; listed && r.Outcome == report.Denied {
+			fmt.Fprintf(std.err, "agent-lock: adversary: note: %s is listed as a known leak and "+
+				"was denied (docs/layers.md)\n", r.Name)
+		}
+	}
 }
 
 // attack runs the suite and reports; it returns the exit status.
@@ -195,6 +220,7 @@ func attack(std stdio, f adversaryFlags, opt adversary.Options) int {
 	if runErr != nil {
 		return std.errorf("adversary: %v", runErr)
 	}
+	noteTight(std, opt.Jail.Known, results)
 	return adversaryStatus(std, results, f.strict)
 }
 

@@ -29,6 +29,8 @@ func TestAdversaryRefuses(t *testing.T) {
 		{"argument", []string{"traversal"}, `unexpected argument "traversal"`},
 		{"bad_regexp", []string{"--run", "("}, "read --run"},
 		{"no_case", []string{"--run", "^nothing$"}, "no case matches"},
+		{"layers_of_another", []string{"--layers", "bpf", "--against", "env"},
+			"leave --against out"},
 		{"empty_command", []string{"--against", " "}, "the command is empty"},
 		{"open_quote", []string{"--against", "a 'b"}, "is not closed"},
 		{"no_such_dir", []string{"--against", "env", "--json", "/no/such/dir/x"}, "/no/such/dir"},

@@ -48,8 +48,9 @@ func guestBench(std stdio, args []string) int {
 		return &exec.Cmd{Path: self, Args: []string{self, "bench-worker", setting, dir},
 			SysProcAttr: asUser}
 	}
-	jailed := func(setting string) *exec.Cmd {
-		return exec.Command(self, "--denials", "off", dir, "--", self, "bench-worker", setting, dir)
+	jailed := func(setting, layers string) *exec.Cmd {
+		return exec.Command(self, "--denials", "off", "--layers", layers, dir, "--",
+			self, "bench-worker", setting, dir)
 	}
 	status := 0
 	if err := benchStarts(std, self, dir); err != nil {
@@ -64,9 +65,10 @@ func guestBench(std stdio, args []string) int {
 	}
 	run(worker("none"))
 	run(worker("landlock"))
-	run(jailed("jail"))
+	run(jailed("jail", "bpf"))
+	run(jailed("layers", "all"))
 	for setting, jails := range map[string]int{"beside": 1, "beside 50": 50} {
-		waiter := func() *exec.Cmd { return jailed("wait") }
+		waiter := func() *exec.Cmd { return jailed("wait", "bpf") }
 		if err := besideJails(jails, waiter, func() { run(worker(setting)) }); err != nil {
 			status = std.errorf("measure beside %d jails: %v", jails, err)
 		}

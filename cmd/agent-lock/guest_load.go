@@ -45,7 +45,7 @@ func guestLoad(std stdio, args []string) int {
 		show(r)
 	})
 	if err == nil {
-		err = bpf.Attach()
+		err = bpf.Attach(bpf.SetOptions{})
 	}
 	set := report.Result{Kind: report.Program, Name: "attach_set",
 		Outcome: report.OK, Millis: since()}

@@ -13,18 +13,23 @@ import (
 
 	"github.com/agent-lock/agent-lock/adversary"
 	"github.com/agent-lock/agent-lock/bpf"
+	"github.com/agent-lock/agent-lock/jail"
 	"github.com/agent-lock/agent-lock/report"
 )
 
 // mutationFlags adds --drop-hook, with which guest-mutate shows that each hook
-// matters: without it, something leaks; and --no-path-hooks, which takes the kernel
-// for one without CONFIG_SECURITY_PATH.
+// matters: without it, something leaks; --no-path-hooks, which takes the kernel for one
+// without CONFIG_SECURITY_PATH; and --drop-layer, --drop-hook for the other layers.
 func mutationFlags(set *flag.FlagSet, f *runFlags) {
 	set.Func("drop-hook", "", func(name string) error {
 		f.attach.Drop = append(f.attach.Drop, name)
 		return nil
 	})
 	set.BoolVar(&f.attach.NoPathHooks, "no-path-hooks", false, "")
+	set.Func("drop-layer", "", func(part string) error {
+		f.drop = append(f.drop, part)
+		return nil
+	})
 }
 
 func mutationVerbs() []verb { return []verb{{"guest-mutate", "", guestMutate}} }
@@ -54,7 +59,42 @@ func guestMutate(std stdio, args []string) int {
 			status = 1
 		}
 	}
+	for _, part := range layerParts {
+		if len(args) > 0 && !slices.Contains(args, part.name) {
+			continue
+		}
+		r := mutateLayer(part.name, part.cases)
+		r.Kind, r.Family, r.Name = report.Program, "mutation", "without_"+part.name
+		report.WriteTable(std.out, []report.Result{r})
+		if r.Bad() {
+			status = 1
+		}
+	}
 	return status
+}
+
+// layerParts are the parts of a jail without the BPF layer, each with cases that
+// nothing else in such a jail stops.
+var layerParts = []struct {
+	name  string
+	cases []string
+}{
+	{jail.DropFiles, []string{"traversal_absolute", "traversal_write", "change_unlink",
+		"hardlink_create_read", "symlink_existing_file"}},
+	{jail.DropScopes, []string{"socket_abstract_stream", "socket_abstract_datagram",
+		"process_pidfd_passed_kill"}},
+	{jail.DropMounts, []string{"change_chmod", "change_utimes", "change_setxattr"}},
+	{jail.DropSeccomp, []string{"ns_user", "key_user_keyring", "watch_fanotify"}},
+}
+
+// mutateLayer runs cases without a part of the second layers.
+func mutateLayer(part string, cases []string) report.Result {
+	results, err := attackMutant(part, cases, "--layers", "landlock,seccomp",
+		"--jail-flag", "--drop-layer="+part)
+	if err != nil {
+		return report.Result{Outcome: report.Broken, Detail: err.Error()}
+	}
+	return judgeMutant(results, cases, true)
 }
 
 // standsFor maps the inode_* hooks to the path_* hooks whose work they do on
@@ -100,30 +140,44 @@ func mutate(hook bpf.Hook, asRoot bool) report.Result {
 	if len(cases) == 0 {
 		return report.Result{Outcome: report.Skipped, Detail: "no case is stopped by it alone yet"}
 	}
-	results, err := attackWithout(hook, cases, asRoot)
+	flags := []string{"--layers", "bpf", "--jail-flag", "--drop-hook=" + hook.Name}
+	if hook.When == bpf.WithoutPathHooks {
+		flags = append(flags, "--jail-flag", "--no-path-hooks")
+	}
+	if asRoot {
+		flags = append(flags, "--user", "root")
+		if hook.Name != capableHook {
+			flags = append(flags, "--jail-flag", "--drop-hook="+capableHook)
+		}
+	}
+	results, err := attackMutant(hook.Name, cases, flags...)
 	if err != nil {
 		return report.Result{Outcome: report.Broken, Detail: err.Error()}
 	}
+	r := judgeMutant(results, cases, len(alone) > 0)
+	if asRoot {
+		r.Detail = "as root: " + r.Detail
+	}
+	return r
+}
+
+// judgeMutant wants a leak. alone says that some case is stopped by nothing else.
+func judgeMutant(results []report.Result, cases []string, alone bool) report.Result {
 	var leaked []string
 	for _, r := range results {
 		if r.Outcome == report.Leaked {
 			leaked = append(leaked, r.Name)
 		}
 	}
-	denied := report.Count(results, report.Denied)
 	switch {
 	case len(leaked) > 0:
-		detail := "leaks " + strings.Join(leaked, ", ")
-		if asRoot {
-			detail = "as root: " + detail
-		}
-		return report.Result{Outcome: report.OK, Detail: detail}
-	case denied == 0:
+		return report.Result{Outcome: report.OK, Detail: "leaks " + strings.Join(leaked, ", ")}
+	case report.Count(results, report.Denied) == 0:
 		return report.Result{Outcome: report.Skipped,
 			Detail: "no case of it works on this kernel: " + strings.Join(cases, ", ")}
-	case len(alone) == 0:
+	case !alone:
 		return report.Result{Outcome: report.Skipped,
-			Detail: "other hooks stop its cases too: " + strings.Join(shared, ", ")}
+			Detail: "other hooks stop its cases too: " + strings.Join(cases, ", ")}
 	}
 	return report.Result{Outcome: report.Failed,
 		Detail: "nothing leaks without it: " + strings.Join(cases, ", ")}
@@ -131,27 +185,20 @@ func mutate(hook bpf.Hook, asRoot bool) report.Result {
 
 const capableHook = "capable"
 
-func attackWithout(hook bpf.Hook, cases []string, asRoot bool) ([]report.Result, error) {
+// attackMutant attacks a jail from which something is left out.
+func attackMutant(what string, cases []string, flags ...string) ([]report.Result, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	var out, stderr bytes.Buffer
-	cmd := exec.Command(self, "adversary", "--json", "-", "--jail-flag", "--drop-hook="+hook.Name,
+	cmd := exec.Command(self, "adversary", "--json", "-",
 		"--run", "^("+strings.Join(cases, "|")+")$")
-	if hook.When == bpf.WithoutPathHooks {
-		cmd.Args = append(cmd.Args, "--jail-flag", "--no-path-hooks")
-	}
-	if asRoot {
-		cmd.Args = append(cmd.Args, "--user", "root")
-		if hook.Name != capableHook {
-			cmd.Args = append(cmd.Args, "--jail-flag", "--drop-hook="+capableHook)
-		}
-	}
+	cmd.Args = append(cmd.Args, flags...)
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	runErr := cmd.Run()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() == exitUsage {
-		return nil, fmt.Errorf("attack without %s: %v: %s", hook.Name, runErr, stderr.String())
+		return nil, fmt.Errorf("attack without %s: %v: %s", what, runErr, stderr.String())
 	}
 	return report.ReadJSON(&out)
 }

@@ -36,6 +36,9 @@ who called sudo.
   --outside LOOK   what is outside looks missing (hide, default) or refused (deny)
   --denials WHEN   print denials live, at the end, or off
   --log FILE       append denials to FILE, one JSON object a line
+  --layers LIST    what holds it, of bpf, landlock and seccomp, or all of them;
+                   default bpf,seccomp
+  -v               say how far they go on this kernel
 
 Example: sudo agent-lock --ro ~/.npmrc ~/proj -- npm test
 `
@@ -50,8 +53,11 @@ type runFlags struct {
 	user      string
 	denials   string
 	log       string
+	layers    string
+	verbose   bool
 	version   bool
 	attach    bpf.SetOptions // changed only in binaries built with -tags mutation
+	drop      []string       // likewise
 }
 
 func parseRun(args []string) (runFlags, []string, error) {
@@ -88,6 +94,8 @@ func parseRun(args []string) (runFlags, []string, error) {
 	set.StringVar(&f.outside, "outside", string(policy.OutsideHide), "")
 	set.StringVar(&f.denials, "denials", "", "")
 	set.StringVar(&f.log, "log", "", "")
+	set.StringVar(&f.layers, "layers", "", "")
+	set.BoolVar(&f.verbose, "v", false, "")
 	set.BoolVar(&f.version, "version", false, "")
 	mutationFlags(set, &f)
 	if err := set.Parse(args); err != nil {
@@ -146,11 +154,20 @@ func startJail(std stdio, f runFlags, dir string, command []string) int {
 		fmt.Fprintln(std.err, "agent-lock: started by root itself, so the command runs as root, "+
 			"without capabilities; use sudo from your own user, or say --user")
 	}
-	status, err := jail.Run(jail.Config{
+	layers, err := jail.ParseLayers(f.layers)
+	if err != nil {
+		return std.errorf("--layers %s: %v", f.layers, err)
+	}
+	cfg := jail.Config{
 		Policy: p, User: user, Command: command,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Denied: out.denied, Lost: out.lost, Attach: f.attach,
-	})
+		Layers: layers, Weaker: std.weaker, Drop: f.drop,
+	}
+	if f.verbose {
+		cfg.Held = func(layers string) { fmt.Fprintln(std.err, "agent-lock:", layers) }
+	}
+	status, err := jail.Run(cfg)
 	if err != nil {
 		return std.errorf("%v", err)
 	}
@@ -187,6 +204,14 @@ func callerEnv() []string {
 		}
 	}
 	return env
+}
+
+// weaker says what a jail without the BPF layer lacks.
+func (s stdio) weaker(losses []string) {
+	fmt.Fprintln(s.err, "agent-lock: without the bpf layer this jail is weaker:")
+	for _, line := range losses {
+		fmt.Fprintln(s.err, "  -", line)
+	}
 }
 
 func (f runFlags) policy(dir, home string) (*policy.Policy, error) {

@@ -45,6 +45,8 @@ Flags:
   --allow-missing   a kernel that cannot be had is shown as missing, not an error
   --run REGEXP      only these cases of the suite
   --users LIST      whom the suite attacks as: user, root or both (default user,root)
+  --layers LIST     attack the jail with these layers alone, e.g. landlock,seccomp;
+                    repeatable, the suite runs once for each (default bpf,seccomp)
   --demo            first show a jailed command, for people
   --bench           measure instead, in guest instructions (under tcg)
   --step 'CMD'      run this in the guest instead (repeatable)
@@ -72,6 +74,7 @@ type vmtestFlags struct {
 	allowMissing bool
 	run          string
 	users        []string
+	layers       layerSets
 	demo, bench  bool
 	steps        []string
 	user         bool
@@ -93,6 +96,7 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	fs.BoolVar(&f.allowMissing, "allow-missing", false, "")
 	fs.StringVar(&f.run, "run", "", "")
 	fs.StringVar(&users, "users", "user,root", "")
+	fs.Var(&f.layers, "layers", "")
 	fs.BoolVar(&f.demo, "demo", false, "")
 	fs.BoolVar(&f.bench, "bench", false, "")
 	fs.Func("step", "", func(s string) error { f.steps = append(f.steps, s); return nil })
@@ -111,25 +115,11 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	if list == "" {
 		return f, errors.New("no kernels given; add --kernels 6.1,6.12")
 	}
-	if f.user && len(f.steps) == 0 {
-		return f, errors.New("--user is for --step")
+	if f.bench && accel == string(vmtest.AccelKVM) {
+		return f, errors.New("--bench does not go with --accel kvm")
 	}
-	if f.bench && (len(f.steps) > 0 || accel == string(vmtest.AccelKVM)) {
-		return f, errors.New("--bench goes neither with --step nor with --accel kvm")
-	}
-	if f.run != "" {
-		if len(f.steps) > 0 || f.bench {
-			return f, errors.New("--run goes neither with --step nor with --bench")
-		}
-		if _, err := selectCases(f.run); err != nil {
-			return f, err
-		}
-	}
-	if f.demo && len(f.steps) > 0 {
-		return f, errors.New("--demo does not go with --step")
-	}
-	if f.timeout <= 0 || f.jobs < 0 || f.memory < 0 {
-		return f, errors.New("--timeout, --jobs and --memory must be positive")
+	if err := f.check(); err != nil {
+		return f, err
 	}
 	var err error
 	if f.users, err = parseUsers(users); err != nil {
@@ -140,6 +130,34 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	}
 	f.accel, err = vmtest.ParseAccel(accel)
 	return f, err
+}
+
+// check finds flags that do not go together.
+func (f vmtestFlags) check() error {
+	if f.user && len(f.steps) == 0 {
+		return errors.New("--user is for --step")
+	}
+	if f.bench && len(f.steps) > 0 {
+		return errors.New("--bench does not go with --step")
+	}
+	if f.run != "" {
+		if len(f.steps) > 0 || f.bench {
+			return errors.New("--run goes neither with --step nor with --bench")
+		}
+		if _, err := selectCases(f.run); err != nil {
+			return err
+		}
+	}
+	if len(f.layers) > 0 && (len(f.steps) > 0 || f.bench) {
+		return errors.New("--layers goes neither with --step nor with --bench")
+	}
+	if f.demo && len(f.steps) > 0 {
+		return errors.New("--demo does not go with --step")
+	}
+	if f.timeout <= 0 || f.jobs < 0 || f.memory < 0 {
+		return errors.New("--timeout, --jobs and --memory must be positive")
+	}
+	return nil
 }
 
 func parseUsers(list string) ([]string, error) {
@@ -256,35 +274,50 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 // ordinary is the id of a user who is not root.
 const ordinary = 1000
 
-// suites are the runs of the suite, one for each user that has a case to make.
+// suites are the runs of the suite, one for each set of layers and each user that has
+// a case to make.
 func (f vmtestFlags) suites() ([]vmtest.Step, error) {
 	cases, err := selectCases(f.run)
 	if err != nil {
 		return nil, err
 	}
+	sets := []string(f.layers)
+	if len(sets) == 0 {
+		sets = []string{""}
+	}
 	var steps []vmtest.Step
-	for _, user := range f.users {
-		s := vmtest.Step{
-			Name:    "adversary as " + user,
-			Argv:    []string{"agent-lock", "adversary", "--json", "-"},
-			Results: true,
-			Quiet:   !f.verbose,
-			Check:   vmtest.LeaksAreStatus,
+	for _, layers := range sets {
+		for _, user := range f.users {
+			if user == "root" || len(adversary.For(ordinary, cases)) > 0 {
+				steps = append(steps, f.suite(layers, user))
+			}
 		}
-		if f.run != "" {
-			s.Argv = append(s.Argv, "--run", f.run)
-		}
-		if user == "root" {
-			s.Argv = append(s.Argv, "--user", "root")
-		} else if len(adversary.For(ordinary, cases)) == 0 {
-			continue // cases that only root has
-		}
-		steps = append(steps, s)
 	}
 	if len(steps) == 0 {
 		return nil, errors.New("only root can make these attacks; add root to --users")
 	}
 	return steps, nil
+}
+
+func (f vmtestFlags) suite(layers, user string) vmtest.Step {
+	s := vmtest.Step{
+		Name:    "adversary as " + user,
+		Argv:    []string{"agent-lock", "adversary", "--json", "-"},
+		Results: true,
+		Quiet:   !f.verbose,
+		Check:   vmtest.LeaksAreStatus,
+	}
+	if layers != "" {
+		s.Name += " --layers " + layers
+		s.Argv = append(s.Argv, "--layers", layers)
+	}
+	if f.run != "" {
+		s.Argv = append(s.Argv, "--run", f.run)
+	}
+	if user == "root" {
+		s.Argv = append(s.Argv, "--user", "root")
+	}
+	return s
 }
 
 // mustSucceed is the check of a step that only shows something.

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agent-lock/agent-lock/jail"
+)
+
+// A leakGroup names cases that leak, for one reason, where a layer is missing.
+type leakGroup struct {
+	cases []string
+	why   string
+	// from is the first ABI of Landlock under which the group no longer leaks; 0:
+	// none is.
+	from int
+	// seccomp says that the filter stops the group.
+	seccomp bool
+}
+
+// withoutBPF are the leaks of a jail without the BPF layer. docs/layers.md is
+// written from it; a leak that it does not name counts.
+func withoutBPF() []leakGroup {
+	return []leakGroup{
+		{cases: []string{"metadata_stat_size", "metadata_stat_time", "metadata_statx",
+			"metadata_fstat_o_path", "metadata_readlink", "metadata_readlink_o_path",
+			"metadata_getxattr", "metadata_listxattr", "metadata_get_acl"},
+			why: "Landlock knows no right for looking at a file without opening it"},
+		{cases: []string{"watch_inotify"}, why: "Landlock knows no right for watching"},
+		{cases: []string{"fd_passed_file", "fd_passed_writable"},
+			why: "Landlock decides when a file is opened, not when its descriptor is received"},
+		{cases: []string{"hardlink_existing_write", "hardlink_existing_append",
+			"hardlink_existing_truncate", "hardlink_existing_chmod", "hardlink_existing_utimes",
+			"hardlink_existing_setxattr"},
+			why: "Landlock does not count a file's names"},
+		{cases: []string{"socket_stream", "socket_datagram", "socket_ssh_agent",
+			"socket_container_daemon", "socket_symlink", "socket_in_project"},
+			why: "connecting by path became a right later", from: 9},
+		{cases: []string{"socket_abstract_stream", "socket_abstract_datagram"},
+			why: "abstract sockets were scoped later", from: 6},
+		{cases: []string{"net_tcp4", "net_tcp6", "net_tcp_mapped", "net_tcp_zero", "net_tcp_zero6",
+			"net_tcp_zero6_bound", "net_tcp_other_loopback", "net_tcp_machine",
+			"net_tcp_reconnect", "net_tcp_neighbour", "net_tcp_beside", "net_tcp_shared"},
+			why: "TCP ports became a right later", from: 4},
+		{cases: []string{"net_tcp_fastopen", "net_tcp_stolen", "net_tcp_metadata",
+			"net_tcp_metadata_mapped", "net_udp4", "net_udp6", "net_udp_mapped",
+			"net_udp_family", "net_udp_sendmmsg", "net_udp_connected", "net_udp_reconnect",
+			"net_udp_successor", "net_udp_moved", "net_udp_beside"},
+			why: "Landlock knows ports, not addresses, and of TCP's connect(2) alone"},
+		{cases: []string{"net_passed_tcp", "net_passed_udp", "net_passed_unix"},
+			why: "a socket that the jail is passed stays connected"},
+		{cases: []string{"net_tcp_uring", "net_udp_uring", "net_kind_mptcp", "net_kind_udplite",
+			"net_kind_sctp", "net_kind_ping", "net_kind_alg", "net_kind_vsock", "net_kind_any",
+			"net_kind_netlink"},
+			why: "a system call that no rule on ports covers", seccomp: true},
+		{cases: []string{"device_in_project", "device_slabinfo"},
+			why: "root opens what lies in a place that is allowed"},
+		{cases: []string{"identity_chmod", "identity_fchmod", "identity_create",
+			"identity_tmpfile"},
+			why: "root gives its files in the project any mode"},
+		{cases: []string{"ns_user", "watch_fanotify", "key_user_keyring", "terminal_tiocsti",
+			"terminal_tiocsti_reopened"},
+			why: "a system call that no rule on files covers", seccomp: true},
+	}
+}
+
+// ownKnown are the leaks of our own jail with the BPF layer that
+// docs/threat-model.md describes.
+var ownKnown = map[string]string{
+	"hardlink_existing_read": "a hard link that was there before stays readable; " +
+		"--hardlinks=deny closes it",
+}
+
+// knownLeaks are the leaks that a jail with these layers is known for, under a
+// version of Landlock.
+func knownLeaks(layers jail.Layers, abi int) map[string]string {
+	if layers.BPF {
+		return ownKnown
+	}
+	known := map[string]string{
+		"hardlink_existing_read": "a hard link that was there before stays readable",
+	}
+	for _, group := range withoutBPF() {
+		if group.from > 0 && abi >= group.from || group.seccomp && layers.Seccomp {
+			continue
+		}
+		for _, name := range group.cases {
+			known[name] = group.why
+		}
+	}
+	return known
+}
+
+// layerSets is a repeatable flag: sets of layers, each to be attacked.
+type layerSets []string
+
+// String lists them for package flag.
+func (s *layerSets) String() string { return strings.Join(*s, " ") }
+
+// Set adds one.
+func (s *layerSets) Set(list string) error {
+	if _, err := jail.ParseLayers(list); err != nil {
+		return err
+	}
+	if !slices.Contains(*s, list) {
+		*s = append(*s, list)
+	}
+	return nil
+}
