@@ -119,6 +119,7 @@ func missing(r ref, tried ...error) error {
 //   - "oci:REF", an image of a registry that has the kernel in boot/;
 //   - "deb:FILE", a kernel package;
 //   - "dir:DIR", a folder with boot/vmlinuz*, or one in which a kernel was built;
+//   - "built:NAME", what Build made of the configuration NAME;
 //   - "host", the running kernel;
 //   - a path to an image, with a slash in it or after "file:".
 //
@@ -152,6 +153,8 @@ func resolve(ctx context.Context, r ref, opts Options) (Kernel, error) {
 		return resolveDeb(ctx, c, r)
 	case schemeDir:
 		return resolveDir(ctx, c, r)
+	case schemeBuilt:
+		return resolveBuilt(c, r)
 	case schemeHost:
 		return resolveHost(ctx, c, r)
 	case schemeOCI:

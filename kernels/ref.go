@@ -16,6 +16,7 @@ const (
 	schemeDeb      = "deb"             // a package file
 	schemeFile     = "file"            // a kernel image
 	schemeDir      = "dir"             // a folder with boot/, or a build tree
+	schemeBuilt    = "built"           // one that Build made, by its configuration's name
 	schemeHost     = "host"            // the running kernel; takes no colon
 )
 
@@ -35,12 +36,12 @@ var (
 )
 
 const nameForms = "6.1, 6.12.117, debian:6.1, ubuntu-mainline:6.6, oci:REGISTRY/NAME:TAG," +
-	" deb:FILE, file:IMAGE, dir:DIR, host or a path with a slash"
+	" deb:FILE, file:IMAGE, dir:DIR, built:NAME, host or a path with a slash"
 
 func parseRef(spec string) (ref, error) {
 	r := ref{spec: spec}
 	scheme, arg, colon := strings.Cut(spec, ":")
-	takesArg := []string{schemeOCI, schemeDeb, schemeFile, schemeDir}
+	takesArg := []string{schemeOCI, schemeDeb, schemeFile, schemeDir, schemeBuilt}
 	switch {
 	case colon && slices.Contains(takesArg, scheme):
 		if arg == "" {

@@ -18,11 +18,13 @@ import (
 
 const kernelsUsage = `Usage: agent-lock kernels list [--known] [--json]
        agent-lock kernels fetch [--lock FILE] [--timeout D] [--json] LIST...
+       agent-lock kernels build [--config NAME] [--tree DIR] [--jobs N] [--json] SOURCE
        agent-lock kernels prune [--unused DAYS | --all] [--dry-run] [--json]
 
 list shows the kernels in the cache; with --known, the series that are known and
 where each is looked for after the package manager. fetch gets kernels into the
-cache, for a run without a network. prune removes those that nothing used lately.
+cache, for a run without a network. build makes one of a kernel's source tree, to
+be used as built:NAME. prune removes those that nothing used lately.
 
 LIST is a comma-separated list of
   6.1                        the newest of a series: of the package manager, of
@@ -33,6 +35,7 @@ LIST is a comma-separated list of
   oci:REGISTRY/NAME:TAG      an image with boot/vmlinuz, public; or NAME@DIGEST
   deb:FILE                   a kernel package
   dir:DIR                    a folder with boot/vmlinuz*, or a build tree
+  built:NAME                 what build made of the configuration NAME
   host                       the running kernel
   file:PATH, ./X             a bzImage or a vmlinux
 
@@ -40,6 +43,10 @@ Flags:
   --known        list the catalogue, not the cache
   --lock FILE    refuse an image with another sum than FILE has; add new ones to it
   --timeout D    of all downloads together (default 10m)
+  --config NAME  a configuration on top of allnoconfig, of ours (default
+                 no-security-path) or a file; each line of it must take effect
+  --tree DIR     build there and keep it, to build faster the next time
+  --jobs N       compile so many files at a time (default 2)
   --unused DAYS  remove what was not used for so long (default 30)
   --all          remove everything
   --dry-run      only say what would be removed
@@ -61,15 +68,17 @@ type kernelsFlags struct {
 	timeout                  time.Duration
 	unused                   int
 	specs                    []string
+	building                 kernels.Building
 }
 
 // runKernels is the verb.
 func runKernels(std stdio, args []string) int {
 	commands := map[string]func(kernelsFlags, context.Context, stdio) int{
-		"list": kernelsFlags.list, "fetch": kernelsFlags.fetch, "prune": kernelsFlags.prune,
+		"list": kernelsFlags.list, "fetch": kernelsFlags.fetch, "build": kernelsFlags.build,
+		"prune": kernelsFlags.prune,
 	}
 	if len(args) == 0 {
-		return std.errorf("kernels: say list, fetch or prune (agent-lock kernels --help)")
+		return std.errorf("kernels: say list, fetch, build or prune (agent-lock kernels --help)")
 	}
 	run, ok := commands[args[0]]
 	if strings.TrimLeft(args[0], "-") == "help" || args[0] == "-h" {
@@ -77,7 +86,7 @@ func runKernels(std stdio, args []string) int {
 		return 0
 	}
 	if !ok {
-		return std.errorf("kernels: %q is not list, fetch or prune", args[0])
+		return std.errorf("kernels: %q is not list, fetch, build or prune", args[0])
 	}
 	f, err := parseKernels(args[0], args[1:])
 	if errors.Is(err, flag.ErrHelp) {
@@ -103,6 +112,10 @@ func parseKernels(command string, args []string) (kernelsFlags, error) {
 	case "fetch":
 		fs.StringVar(&f.lock, "lock", "", "")
 		fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "")
+	case "build":
+		fs.StringVar(&f.building.Config, "config", "no-security-path", "")
+		fs.StringVar(&f.building.Tree, "tree", "", "")
+		fs.IntVar(&f.building.Jobs, "jobs", 2, "")
 	case "prune":
 		fs.IntVar(&f.unused, "unused", 30, "")
 		fs.BoolVar(&f.all, "all", false, "")
@@ -110,6 +123,13 @@ func parseKernels(command string, args []string) (kernelsFlags, error) {
 	}
 	if err := fs.Parse(args); err != nil {
 		return f, err
+	}
+	if command == "build" {
+		if fs.NArg() != 1 {
+			return f, errors.New("give one folder, with a kernel's source")
+		}
+		f.building.Source = fs.Arg(0)
+		return f, nil
 	}
 	if command != "fetch" && fs.NArg() > 0 {
 		return f, fmt.Errorf("unexpected argument %q", fs.Arg(0))
@@ -234,7 +254,7 @@ func (f kernelsFlags) fetch(ctx context.Context, std stdio) int {
 		}
 		fmt.Fprintf(std.out, "%s: %s, %s, sha256 %s\n", spec, k.Version, k.Source, k.SHA256)
 		if lacks := k.Lacks(); len(lacks) > 0 {
-			fmt.Fprintf(std.out, "%s: lacks %s: the jail will not load whole\n", spec,
+			fmt.Fprintf(std.out, "%s: lacks %s: no jail can be built\n", spec,
 				strings.Join(lacks, ", "))
 		}
 	}
