@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -160,7 +161,7 @@ func lookHooks() []Hook {
 		{
 			Name: "file_ioctl_compat", Programs: one("file_ioctl_compat", 3), Since: "6.1",
 			Closes:  "the same from a 32-bit process",
-			Without: "the same by 32-bit processes",
+			Without: "nothing: such kernels ask file_ioctl about 32-bit processes too",
 		},
 	}
 }
@@ -278,12 +279,30 @@ func hasPathHooks(kernel *btf.Spec) bool {
 	return kernel.TypeByName("bpf_lsm_path_unlink", &fn) == nil
 }
 
+// option is what makes a kernel have the hook (include/linux/lsm_hook_defs.h). All
+// others are there whenever BPF programs can be LSMs, used by the kernel or not.
+func (h Hook) option() string {
+	for prefix, option := range map[string]string{
+		"unix_": "CONFIG_SECURITY_NETWORK", "socket_": "CONFIG_SECURITY_NETWORK",
+		"key_": "CONFIG_KEYS", "uring_": "CONFIG_IO_URING", "bpf": "CONFIG_BPF_SYSCALL",
+		"perf_": "CONFIG_PERF_EVENTS",
+	} {
+		if strings.HasPrefix(h.Name, prefix) {
+			return option
+		}
+	}
+	if h.When == WithPathHooks && h.Name != "inode_setattr" {
+		return "CONFIG_SECURITY_PATH"
+	}
+	return "CONFIG_BPF_LSM, Linux " + h.Since
+}
+
 // choose returns the name of the hook's program for this kernel.
 func choose(hook Hook, kernel *btf.Spec) (string, error) {
 	var fn *btf.Func
 	err := kernel.TypeByName("bpf_lsm_"+hook.Name, &fn)
 	if errors.Is(err, btf.ErrNotFound) {
-		return "", fmt.Errorf("kernel has no LSM hook %s", hook.Name)
+		return "", fmt.Errorf("kernel has no LSM hook %s (%s)", hook.Name, hook.option())
 	}
 	if err != nil {
 		return "", fmt.Errorf("look up LSM hook %s: %w", hook.Name, err)

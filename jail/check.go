@@ -61,13 +61,29 @@ func inside() bool {
 }
 
 // checkLSMs wants bpf in the list that the kernel booted with.
-func checkLSMs(lsms []string) error {
+func checkLSMs(lsms []string, cmdline string) error {
 	if slices.Contains(lsms, "bpf") {
 		return nil
+	}
+	if asksForBPF(cmdline) {
+		return fmt.Errorf("start a jail: the kernel was asked for the BPF LSM (lsm=) and runs " +
+			"without it: it was built without CONFIG_BPF_LSM; boot another one")
 	}
 	return fmt.Errorf("start a jail: the kernel runs without the BPF LSM; boot it with lsm=%s "+
 		"(on Debian and Ubuntu: add that to GRUB_CMDLINE_LINUX in /etc/default/grub, run "+
 		"update-grub, reboot)", strings.Join(append(withoutCapability(lsms), "bpf"), ","))
+}
+
+// asksForBPF reports whether the kernel's command line has bpf in its last lsm=,
+// the one that counts.
+func asksForBPF(cmdline string) bool {
+	asks := false
+	for _, word := range strings.Fields(cmdline) {
+		if list, ok := strings.CutPrefix(word, "lsm="); ok {
+			asks = slices.Contains(strings.Split(list, ","), "bpf")
+		}
+	}
+	return asks
 }
 
 // activeLSMs reads the list that the kernel booted with.

@@ -91,11 +91,16 @@ func TestSplit(t *testing.T) {
 }
 
 func TestCheckLSMs(t *testing.T) {
-	if err := checkLSMs([]string{"lockdown", "capability", "bpf"}); err != nil {
+	if err := checkLSMs([]string{"lockdown", "capability", "bpf"}, ""); err != nil {
 		t.Errorf("checkLSMs(with bpf) = %v, want nil", err)
 	}
-	err := checkLSMs([]string{"lockdown", "capability", "landlock", "yama", "apparmor"})
+	lsms := []string{"lockdown", "capability", "landlock", "yama", "apparmor"}
+	err := checkLSMs(lsms, "quiet lsm=bpf lsm=yama\n") // the last one counts
 	if err == nil || !strings.Contains(err.Error(), "lsm=lockdown,landlock,yama,apparmor,bpf ") {
 		t.Errorf("checkLSMs(without bpf) = %v, want the list that appends bpf", err)
+	}
+	err = checkLSMs(lsms, "root=/dev/vda1 lsm=yama,bpf\n")
+	if err == nil || !strings.Contains(err.Error(), "built without CONFIG_BPF_LSM") {
+		t.Errorf("checkLSMs(lsm=bpf in vain) = %v, want CONFIG_BPF_LSM named", err)
 	}
 }

@@ -3,6 +3,7 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -83,7 +84,8 @@ func askKernel() (kernelLayers, error) {
 // settle leaves out what the kernel lacks and nobody asked for by name.
 func (l Layers) settle(k kernelLayers) (Layers, error) {
 	if l.BPF {
-		if err := checkLSMs(k.lsms); err != nil {
+		cmdline, _ := os.ReadFile("/proc/cmdline") // only for the remedy
+		if err := checkLSMs(k.lsms, string(cmdline)); err != nil {
 			return l, fmt.Errorf("%w%s", err, k.hint())
 		}
 	}
