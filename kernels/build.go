@@ -94,7 +94,7 @@ func (b Building) compile(ctx context.Context, opts Options, text string,
 	if err := checkOptions(config, wanted); err != nil {
 		return err
 	}
-	opts.logf("kernels: building in %s, which takes a processor about half an hour", b.Tree)
+	opts.logf("kernels: building in %s, which takes tens of minutes", b.Tree)
 	if err := b.make(ctx, "bzImage"); err != nil {
 		return err
 	}

@@ -33,12 +33,15 @@ func (k Kernel) ConfigValue(option string) (string, error) {
 	return "", sc.Err()
 }
 
-// needed are the options without which the jail's programs cannot be attached as
-// they are: LSM programs at all, their types, the path_* hooks.
-var needed = []string{"CONFIG_BPF_LSM", "CONFIG_DEBUG_INFO_BTF", "CONFIG_SECURITY_PATH"}
+// needed are the options without which no jail can be built: LSM programs at all,
+// their types, the hooks of sockets, and the namespace that a jail is known by.
+// For CONFIG_SECURITY_PATH there are other hooks.
+var needed = []string{
+	"CONFIG_BPF_LSM", "CONFIG_DEBUG_INFO_BTF", "CONFIG_SECURITY_NETWORK", "CONFIG_PID_NS",
+}
 
-// Lacks returns the options that the jail's programs need and that the kernel was
-// built without, by its own configuration. It is empty when the configuration is
+// Lacks returns the options that a jail needs and that the kernel was built
+// without, by its own configuration. It is empty when the configuration is
 // unknown: then the guest has to find out.
 func (k Kernel) Lacks() []string {
 	var lacks []string

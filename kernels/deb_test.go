@@ -273,7 +273,8 @@ func TestIKConfig(t *testing.T) {
 // A configuration in the image serves as well as one beside it.
 func TestLacks(t *testing.T) {
 	dir := t.TempDir()
-	config := "CONFIG_BPF_LSM=y\nCONFIG_DEBUG_INFO_BTF=y\n# CONFIG_SECURITY_PATH is not set\n"
+	config := "CONFIG_BPF_LSM=y\nCONFIG_DEBUG_INFO_BTF=y\nCONFIG_PID_NS=y\n" +
+		"# CONFIG_SECURITY_NETWORK is not set\n# CONFIG_SECURITY_PATH is not set\n"
 	vmlinux := append(tinyELF(t, noteTypePVH), ikconfigStart...)
 	vmlinux = append(vmlinux, compressAs(t, ".gz", []byte(config))...)
 	vmlinux = append(vmlinux, ikconfigEnd...)
@@ -286,8 +287,8 @@ func TestLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := Kernel{Config: filepath.Join(dir, "config")}
-	if got := fmt.Sprint(k.Lacks()); got != "[CONFIG_SECURITY_PATH]" {
-		t.Errorf("Lacks() = %s, want [CONFIG_SECURITY_PATH]", got)
+	if got := fmt.Sprint(k.Lacks()); got != "[CONFIG_SECURITY_NETWORK]" {
+		t.Errorf("Lacks() = %s, want [CONFIG_SECURITY_NETWORK]", got)
 	}
 	if got := (Kernel{}).Lacks(); got != nil {
 		t.Errorf("Lacks() without a configuration = %v, want none", got)

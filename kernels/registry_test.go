@@ -129,7 +129,8 @@ func kernelWithConfig(t *testing.T, config string) string {
 
 func TestImage(t *testing.T) {
 	r := newRegistry(t)
-	image := kernelWithConfig(t, "CONFIG_BPF_LSM=y\nCONFIG_DEBUG_INFO_BTF=y\n")
+	image := kernelWithConfig(t,
+		"CONFIG_BPF_LSM=y\nCONFIG_DEBUG_INFO_BTF=y\nCONFIG_SECURITY_NETWORK=y\n")
 	index := r.push(t, "6.6", arch(),
 		r.layer(t, ".zst", member{name: "boot/vmlinuz", body: "of a lower layer"}),
 		r.layer(t, ".gz", member{name: "boot/"}, member{name: "boot/vmlinuz", body: image},
@@ -145,7 +146,7 @@ func TestImage(t *testing.T) {
 			t.Errorf("Resolve(%s) has %d bytes, %v, want the upper layer's %d", tag, len(got), err,
 				len(image))
 		}
-		if got := fmt.Sprint(k.Lacks()); k.VMLinux == "" || got != "[CONFIG_SECURITY_PATH]" {
+		if got := fmt.Sprint(k.Lacks()); k.VMLinux == "" || got != "[CONFIG_PID_NS]" {
 			t.Errorf("Resolve(%s) = %+v, lacks %s", tag, k, got)
 		}
 		if !strings.Contains(k.Source, "/x/kernels@sha256:") {
