@@ -123,11 +123,10 @@ func refuseNamespaces(all *[]refusal) {
 // Families, types and protocols of sockets that programs need. Everything else is
 // answered as by a kernel that was built without.
 var (
-	socketFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
-	inetFamilies   = []uint32{unix.AF_INET, unix.AF_INET6}
-	inetTypes      = []uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM}
-	inetProtocols  = []uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP,
-		unix.IPPROTO_ICMPV6}
+	socketFamilies   = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+	inetFamilies     = []uint32{unix.AF_INET, unix.AF_INET6}
+	inetTypes        = []uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM}
+	inetProtocols    = []uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP}
 	netlinkProtocols = []uint32{unix.NETLINK_ROUTE}
 )
 
