@@ -54,7 +54,7 @@ static __always_inline bool links_forbid(struct current_jail *c, struct dentry *
 	if (!(given & RIGHT_LINKED) || !(c->jail->flags & forbidden))
 		return false;
 	inode = dentry->d_inode;
-	if (!inode || S_ISDIR(inode->i_mode))
+	if (is_null(inode) || S_ISDIR(inode->i_mode))
 		return false;
 	if (!dentry->d_hash.pprev)
 		others = 1;

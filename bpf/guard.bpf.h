@@ -73,7 +73,7 @@ static __always_inline bool made_key(const struct jail *jail, struct dentry *dir
 {
 	struct inode *inode = directory->d_inode;
 
-	if (!inode)
+	if (is_null(inode))
 		return false;
 	key->cookie = jail->cookie;
 	key->parent = inode->i_ino;
@@ -193,12 +193,12 @@ static __noinline bool git_forbids(const struct jail *jail, struct dentry *objec
 	if (has_made(jail, git))
 		return false;
 	if (object == git)
-		return object->d_inode;
+		return exists(object);
 	bpf_loop(MAX_DEPTH, to_entry, &w, 0);
 	kind = kind_of_name(jail, NAMES_IN_REPOSITORY, w.dentry);
 	if (kind == NAME_MODULES && object != w.dentry)
 		return module_forbids(jail, object, w.dentry);
-	return kind == NAME_PROTECTED || (kind == NAME_MODULES && object->d_inode);
+	return kind == NAME_PROTECTED || (kind == NAME_MODULES && exists(object));
 }
 
 static __always_inline bool is_repository(const struct jail *jail, struct dentry *entry)

@@ -10,11 +10,17 @@
 
 #define MAX_DEPTH 64
 
+/* A name that is only about to be made has no inode. */
+static __always_inline bool exists(struct dentry *dentry)
+{
+	return !is_null(dentry->d_inode);
+}
+
 static __always_inline bool is_directory(struct dentry *dentry)
 {
 	struct inode *inode = dentry->d_inode;
 
-	return inode && S_ISDIR(inode->i_mode);
+	return !is_null(inode) && S_ISDIR(inode->i_mode);
 }
 
 /*
@@ -68,35 +74,21 @@ static long to_labelled(__u32 i, struct walk *w)
 	return 0;
 }
 
-/* climb() without its limit, one call a level. */
-static __noinline struct dentry *climb_slowly(const struct jail *jail, struct dentry *dentry)
-{
-	struct walk w = {.jail = jail, .dentry = dentry};
-
-	bpf_loop(MAX_DEPTH, to_labelled, &w, 0);
-	return w.end;
-}
-
 /*
- * The label of the nearest labelled directory from dentry on, and that in *at; NULL:
- * none within MAX_DEPTH levels.
- * This is what an open costs. So the loop that goes up by places that are empty
- * holds one test and one load of the kernel's memory a level, and looks only now
- * and then whether it is at the root of a file system, which is its own parent.
+ * The nearest dentry whose first place in the table is taken, by its own label or by
+ * another one; NULL: none within MAX_DEPTH levels. This is what an open costs: a
+ * level is one test and one load of the kernel's memory. Only now and then it looks
+ * whether it is at the root of a file system, which is its own parent.
  */
-static __always_inline const struct label *climb(const struct jail *jail, struct dentry *dentry,
-						 struct dentry **at)
+static __noinline struct dentry *to_taken(const struct jail *jail, struct dentry *dentry)
 {
-	const struct label *label;
-
 	for (int i = 0; i < MAX_DEPTH / 8; i++) {
 		struct dentry *last;
 
 #pragma unroll
 		for (int j = 0; j < 8; j++) {
-			label = place_of(dentry, jail, jail->multipliers[0]);
-			if (label->object)
-				goto met;
+			if (place_of(dentry, jail, jail->multipliers[0])->object)
+				return dentry;
 			last = dentry;
 			dentry = dentry->d_parent;
 		}
@@ -104,13 +96,37 @@ static __always_inline const struct label *climb(const struct jail *jail, struct
 			return NULL;
 	}
 	return NULL;
-met:
-	if (label->object != (__u64)dentry) {
-		dentry = climb_slowly(jail, dentry);
-		label = dentry ? find_label(jail, dentry) : NULL;
+}
+
+/* How many places a walk may find taken by others before it goes level by level. */
+#define MAX_STRANGERS 3
+
+/* The nearest labelled directory from dentry on; NULL: none within MAX_DEPTH levels. */
+static __always_inline const struct label *climb(const struct jail *jail, struct dentry *dentry,
+						 struct dentry **at)
+{
+	struct walk w = {.jail = jail};
+	const struct label *label;
+	struct dentry *parent;
+
+	for (int i = 0; i < MAX_STRANGERS; i++) {
+		dentry = to_taken(jail, dentry);
+		if (!dentry)
+			return NULL;
+		label = find_label(jail, dentry);
+		if (label) {
+			*at = dentry;
+			return label;
+		}
+		parent = dentry->d_parent;
+		if (parent == dentry)
+			return NULL;
+		dentry = parent;
 	}
-	*at = dentry;
-	return label;
+	w.dentry = dentry;
+	bpf_loop(MAX_DEPTH, to_labelled, &w, 0);
+	*at = w.end;
+	return w.end ? find_label(jail, w.end) : NULL;
 }
 
 /* ---- Names ---- */
@@ -176,7 +192,7 @@ static __noinline __u32 rights_at(const struct jail *jail, struct dentry *dentry
 	rights = label->rights;
 	if (rights & RIGHT_FILES) {
 		inode = dentry->d_inode;
-		own = inode ? find_label(jail, inode) : NULL;
+		own = is_null(inode) ? NULL : find_label(jail, inode);
 		if (own)
 			return own->rights;
 	}

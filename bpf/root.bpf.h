@@ -154,7 +154,7 @@ static long to_private(__u32 i, struct walk *w)
 
 	if (parent == w->dentry || find_label(w->jail, w->dentry))
 		return 1;
-	if (!inode || !(inode->i_mode & S_IXOTH)) {
+	if (is_null(inode) || !(inode->i_mode & S_IXOTH)) {
 		w->end = parent;
 		return 1;
 	}
@@ -178,7 +178,7 @@ static __noinline bool is_public(const struct jail *jail, struct dentry *dentry,
 		need |= S_IROTH;
 	if (want & RIGHT_WRITE)
 		need |= S_IWOTH;
-	if (!inode || (inode->i_mode & need) != need)
+	if (is_null(inode) || (inode->i_mode & need) != need)
 		return false;
 	bpf_loop(MAX_DEPTH, to_private, &w, 0);
 	return !w.end;
@@ -195,7 +195,7 @@ static __always_inline bool adds_identity(struct current_jail *c, struct dentry 
 					  umode_t mode)
 {
 	struct inode *inode = dentry->d_inode;
-	umode_t has = inode ? inode->i_mode : S_IFREG;
+	umode_t has = is_null(inode) ? S_IFREG : inode->i_mode;
 
 	if (!(c->jail->flags & JAIL_ROOT))
 		return false;
@@ -210,7 +210,7 @@ static __noinline int check_root(struct current_jail *c, struct dentry *dentry, 
 
 	if (given & RIGHT_PUBLIC && !is_public(c->jail, dentry, want) && !is_of_process(dentry))
 		return refuse(c, dentry, want, given, ERROR(EACCES));
-	if (!inode || !want)
+	if (is_null(inode) || !want)
 		return 0;
 	/* Also a file that O_TMPFILE made with such a mode. */
 	if (want & RIGHT_WRITE && gives_identity(inode->i_mode))
