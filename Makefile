@@ -5,6 +5,8 @@ KERNEL   ?= 6.12
 KERNELS  ?= 6.1,6.12
 RUN      ?=
 VMFLAGS  ?=
+ATTACK   ?=
+FSTIMEOUT ?= 30m
 TESTFLAGS ?= -count=1
 GUESTFLAGS ?=
 PREFIX   ?= /usr/local
@@ -33,7 +35,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test setup setup-vm setup-dev build install generate fmt check lint cross \
-	unit race generated vm matrix guest bench mutation faults release clean
+	unit race generated vm matrix guest filesystems bench mutation faults release clean
 
 ##@ Start here
 
@@ -104,6 +106,10 @@ guest: build setup-vm ## the jail's own tests (start, rights, ends) in a guest o
 	$(GO) test -c -trimpath -tags guest -o '$(OUT)/jail.test' ./jail
 	./agent-lock vmtest --kernels '$(KERNELS)' --timeout 20m \
 		--file '$(OUT)/jail.test:/bin/jail.test' --step 'jail.test $(GUESTFLAGS)' $(VMFLAGS)
+
+filesystems: build setup-vm ## use files in the jail on file systems of every kind; ATTACK=.: attack it there
+	./agent-lock vmtest --kernels '$(KERNELS)' --timeout '$(FSTIMEOUT)' --filesystems \
+		$(if $(ATTACK),--attack '$(ATTACK)') $(if $(RUN),--run '$(RUN)') $(VMFLAGS)
 
 bench: build setup-vm ## measure in guest instructions, write docs/benchmarks.md
 	mkdir -p '$(OUT)'

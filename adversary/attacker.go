@@ -77,6 +77,8 @@ func AttackerMain(args []string) int {
 		err = attackFresh(args[1])
 	case args[0] == "work":
 		err = work()
+	case args[0] == "crash":
+		return crash()
 	case args[0] == "step" && len(args) >= 2:
 		err = runStep(args[1], args[2:])
 	case args[0] == "victim" && len(args) == 3:

@@ -72,7 +72,7 @@ func Cases() []Case {
 	return slices.Concat(
 		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, metadata,
 		watching, descriptors, sockets, network, kinds, namespaces, terminal, processes, keys,
-		lifecycle, devices, kernelDoors, machine, identities, rootSpaces,
+		lifecycle, devices, kernelDoors, machine, identities, rootSpaces, layers,
 	)
 }
 

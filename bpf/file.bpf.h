@@ -444,7 +444,13 @@ int BPF_PROG(inode_get_acl, void *idmap, struct dentry *dentry, const char *name
 SEC("lsm/sb_statfs")
 int BPF_PROG(sb_statfs, struct dentry *dentry, int ret)
 {
-	return looked_at(dentry, HOOK_SB_STATFS, ret);
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, HOOK_SB_STATFS))
+		return ret;
+	if (answers_for_overlay(&c, dentry))
+		return 0;
+	return check_look(&c, dentry);
 }
 
 /* inotify and fanotify: names and times of what happens elsewhere. */

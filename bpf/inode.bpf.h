@@ -47,8 +47,11 @@ static __always_inline int node_made(struct dentry *dentry, umode_t mode, int re
 
 	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
 		return ret;
-	if (S_ISDEVICE(mode) || adds_identity(&c, dentry, mode))
+	if (S_ISDEVICE(mode) || adds_identity(&c, dentry, mode)) {
+		if (works_for_overlay(&c)) /* a whiteout */
+			return 0;
 		return refuse_always(&c);
+	}
 	return check_new(&c, dentry, false);
 }
 

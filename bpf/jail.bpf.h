@@ -214,6 +214,17 @@ struct event {
 	char names[EVENT_NAMES][EVENT_NAME_LEN];
 };
 
+/* An overlay's credentials, as addresses. They stay while it is mounted. */
+struct overlay {
+	__u64 cred; /* 0: unused */
+	__u64 groups;
+	__u64 user_ns;
+	__u64 sb; /* of the layer that answers statfs(2) */
+};
+
+/* An overlay may have others as layers. */
+#define OVERLAYS_DEEP 4
+
 /* One open descriptor of the reading process or of a child of it. */
 struct descriptor {
 	__u64 inode;  /* address */
@@ -222,6 +233,7 @@ struct descriptor {
 	__u32 pidns;  /* inode number */
 	__u32 fd;
 	__u32 child; /* 1: the child's */
+	struct overlay overlays[OVERLAYS_DEEP];
 };
 
 /* ---- Maps ---- */
@@ -471,6 +483,8 @@ static __always_inline bool jailed(struct current_jail *c, enum hook hook)
 	return false;
 }
 
+#include "overlay.bpf.h"
+
 /* ---- Denials ---- */
 
 /* Opaque to clang: it would compute the error, and 6.12 wants to see its range. */
@@ -543,9 +557,12 @@ static __noinline int record(struct current_jail *c, struct dentry *dentry, __u3
 	return 0;
 }
 
+/* What an overlay does on its layers was decided where it was asked for. */
 static __always_inline int refuse(struct current_jail *c, struct dentry *dentry, __u32 want,
 				  __u32 given, int error)
 {
+	if (dentry && works_for_overlay(c))
+		return 0;
 	record(c, dentry, want, given, error);
 	return error;
 }

@@ -14,13 +14,14 @@ import (
 )
 
 type jailDescriptor struct {
-	_      structs.HostLayout
-	Inode  uint64
-	Dentry uint64
-	Tgid   uint32
-	Pidns  uint32
-	Fd     uint32
-	Child  uint32
+	_        structs.HostLayout
+	Inode    uint64
+	Dentry   uint64
+	Tgid     uint32
+	Pidns    uint32
+	Fd       uint32
+	Child    uint32
+	Overlays [4]jailOverlay
 }
 
 type jailEntry struct {
@@ -201,6 +202,24 @@ const (
 	jailNetworkModeNETWORK_HOST jailNetworkMode = 2
 )
 
+type jailOverlay struct {
+	_      structs.HostLayout
+	Cred   uint64
+	Groups uint64
+	UserNs uint64
+	Sb     uint64
+}
+
+type jailOverlayLayout struct {
+	_           structs.HostLayout
+	Known       uint32
+	CreatorCred uint32
+	Layers      uint32
+	Numlayer    uint32
+	Mnt         uint32
+	LayerSize   uint32
+}
+
 type jailOwnPlace struct {
 	_       structs.HostLayout
 	Cookie  uint64
@@ -255,6 +274,12 @@ const (
 	jailRightRIGHT_PUBLIC  jailRight = 2048
 )
 
+type jailSlotOverlays struct {
+	_      structs.HostLayout
+	Cookie uint64
+	Of     [8]jailOverlay
+}
+
 type jailTold struct {
 	_    structs.HostLayout
 	AtNs [64]uint64
@@ -284,12 +309,14 @@ const (
 	jailMapInits                   = "inits"
 	jailMapJails                   = "jails"
 	jailMapKeys                    = "keys"
+	jailMapLayout                  = "layout"
 	jailMapLocalRanges             = "local_ranges"
 	jailMapLost                    = "lost"
 	jailMapMade                    = "made"
 	jailMapNames                   = "names"
 	jailMapNamespaces              = "namespaces"
 	jailMapNetworks                = "networks"
+	jailMapOverlays                = "overlays"
 	jailMapOwnPlaces               = "own_places"
 	jailMapOwnSockets              = "own_sockets"
 	jailMapRings                   = "rings"
@@ -516,12 +543,14 @@ type jailMapSpecs struct {
 	Inits            *ebpf.MapSpec `ebpf:"inits"`
 	Jails            *ebpf.MapSpec `ebpf:"jails"`
 	Keys             *ebpf.MapSpec `ebpf:"keys"`
+	Layout           *ebpf.MapSpec `ebpf:"layout"`
 	LocalRanges      *ebpf.MapSpec `ebpf:"local_ranges"`
 	Lost             *ebpf.MapSpec `ebpf:"lost"`
 	Made             *ebpf.MapSpec `ebpf:"made"`
 	Names            *ebpf.MapSpec `ebpf:"names"`
 	Namespaces       *ebpf.MapSpec `ebpf:"namespaces"`
 	Networks         *ebpf.MapSpec `ebpf:"networks"`
+	Overlays         *ebpf.MapSpec `ebpf:"overlays"`
 	OwnPlaces        *ebpf.MapSpec `ebpf:"own_places"`
 	OwnSockets       *ebpf.MapSpec `ebpf:"own_sockets"`
 	Rings            *ebpf.MapSpec `ebpf:"rings"`
@@ -560,12 +589,14 @@ type jailMaps struct {
 	Inits            *ebpf.Map `ebpf:"inits"`
 	Jails            *ebpf.Map `ebpf:"jails"`
 	Keys             *ebpf.Map `ebpf:"keys"`
+	Layout           *ebpf.Map `ebpf:"layout"`
 	LocalRanges      *ebpf.Map `ebpf:"local_ranges"`
 	Lost             *ebpf.Map `ebpf:"lost"`
 	Made             *ebpf.Map `ebpf:"made"`
 	Names            *ebpf.Map `ebpf:"names"`
 	Namespaces       *ebpf.Map `ebpf:"namespaces"`
 	Networks         *ebpf.Map `ebpf:"networks"`
+	Overlays         *ebpf.Map `ebpf:"overlays"`
 	OwnPlaces        *ebpf.Map `ebpf:"own_places"`
 	OwnSockets       *ebpf.Map `ebpf:"own_sockets"`
 	Rings            *ebpf.Map `ebpf:"rings"`
@@ -579,12 +610,14 @@ func (m *jailMaps) Close() error {
 		m.Inits,
 		m.Jails,
 		m.Keys,
+		m.Layout,
 		m.LocalRanges,
 		m.Lost,
 		m.Made,
 		m.Names,
 		m.Namespaces,
 		m.Networks,
+		m.Overlays,
 		m.OwnPlaces,
 		m.OwnSockets,
 		m.Rings,

@@ -187,6 +187,7 @@ struct super_block {
 	__u32 s_dev;
 	unsigned long s_flags;
 	unsigned long s_magic;
+	void *s_fs_info;
 } KERNEL_TYPE;
 
 struct inode {
@@ -217,7 +218,9 @@ struct dentry {
 /* The least that fits into every kernel's short names, with its end. */
 #define DNAME_INLINE 32
 
-struct vfsmount;
+struct vfsmount {
+	struct super_block *mnt_sb;
+} KERNEL_TYPE;
 
 struct path {
 	struct vfsmount *mnt;
@@ -266,8 +269,13 @@ struct signal_struct {
 	atomic_t live;
 } KERNEL_TYPE;
 
-struct cred;
+struct group_info;
 struct user_namespace;
+
+struct cred {
+	struct user_namespace *user_ns;
+	struct group_info *group_info;
+} KERNEL_TYPE;
 
 struct task_struct {
 	unsigned int flags;

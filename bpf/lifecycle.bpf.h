@@ -42,6 +42,8 @@ int descriptors(struct bpf_iter__task_file *ctx)
 	d.pidns = nsproxy->pid_ns_for_children->ns.inum;
 	d.fd = ctx->fd;
 	d.child = task->tgid != self;
+	if (!d.child)
+		tell_overlays(d.overlays, BPF_CORE_READ(file, f_inode, i_sb));
 	write_descriptor(ctx->meta->seq, &d);
 	return 0;
 }

@@ -200,10 +200,12 @@ func (s *Set) load(dir string) error {
 	for name, m := range map[string]**ebpf.Map{
 		jailMapInits:       &s.maps.Inits,
 		jailMapJails:       &s.maps.Jails,
+		jailMapLayout:      &s.maps.Layout,
 		jailMapNames:       &s.maps.Names,
 		jailMapLocalRanges: &s.maps.LocalRanges,
 		jailMapNamespaces:  &s.maps.Namespaces,
 		jailMapNetworks:    &s.maps.Networks,
+		jailMapOverlays:    &s.maps.Overlays,
 		jailMapRings:       &s.maps.Rings,
 		jailMapLost:        &s.maps.Lost,
 		jailMapSupervisors: &s.maps.Supervisors,

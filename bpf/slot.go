@@ -49,7 +49,8 @@ type SlotOptions struct {
 	ShowOutside bool
 	// Root says that the command runs as root: capabilities and file modes are
 	// the jail's to decide on.
-	Root bool
+	Root     bool
+	Overlays []Overlay // that labelled files are on
 }
 
 // Take opens the attach set, attaching it if this is the first jail, and takes
@@ -195,6 +196,7 @@ func (s *Slot) reset() error {
 type Descriptor struct {
 	FD            int
 	Inode, Dentry uint64
+	Overlays      []Overlay // that it is on, when [Slot.ExpectOverlays] was called
 }
 
 // Process is a process as the kernel half sees it.
@@ -226,7 +228,7 @@ func (s *Slot) Look() (fds []Descriptor, self Process, children []Process, err e
 		p := Process{TGID: d.Tgid, PIDNS: d.Pidns}
 		if d.Child == 0 {
 			self = p
-			fds = append(fds, Descriptor{FD: int(d.Fd), Inode: d.Inode, Dentry: d.Dentry})
+			fds = append(fds, Descriptor{int(d.Fd), d.Inode, d.Dentry, overlaysOf(d)})
 		} else if !seen[p] {
 			seen[p] = true
 			children = append(children, p)
@@ -272,6 +274,9 @@ func (s *Slot) Arm(
 	maps := s.set.maps
 	if err := maps.Jails.Put(s.number, value); err != nil {
 		return fmt.Errorf("enter labels: %w", err)
+	}
+	if err := s.enterOverlays(value.Cookie, opts.Overlays); err != nil {
+		return err
 	}
 	if err := maps.Supervisors.Put(self.TGID, place); err != nil {
 		return fmt.Errorf("enter supervisor: %w", err)

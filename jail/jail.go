@@ -287,6 +287,10 @@ func arm(slot *bpf.Slot, p *policy.Policy, u User, pid1 *pid1) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.expectOverlays(slot); err != nil {
+		r.Close()
+		return nil, err
+	}
 	if err := pid1.expect("ready"); err != nil {
 		r.Close()
 		return nil, err
@@ -296,11 +300,13 @@ func arm(slot *bpf.Slot, p *policy.Policy, u User, pid1 *pid1) (*rules, error) {
 		r.Close()
 		return nil, err
 	}
+	opts := slotOptions(p, u)
+	opts.Overlays = r.overlays(fds)
 	labels, names, err := r.addresses(fds)
 	if err == nil {
 		var init bpf.Process
 		if init, err = theInit(self, children); err == nil {
-			err = slot.Arm(labels, names, slotOptions(p, u), self, init)
+			err = slot.Arm(labels, names, opts, self, init)
 		}
 	}
 	if err != nil {

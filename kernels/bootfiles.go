@@ -50,38 +50,17 @@ func bootPart(name string) string {
 // configuration in dir. Nothing of an archive decides where anything is written;
 // one with names or links that try to is refused all the same.
 func pickBoot(r io.Reader, dir string, max limits) error {
-	r = &cappedReader{r: r, left: max.total}
-	tr := tar.NewReader(r)
-	for n := 0; ; n++ {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read archive: %w", err)
-		}
-		if n >= max.entries {
-			return fmt.Errorf("archive has more than %d files: %w", max.entries, errTooLarge)
-		}
-		if err := checkName(h.Name); err != nil {
-			return err
-		}
+	return walkTar(r, max, func(h *tar.Header, r io.Reader) error {
 		part := bootPart(h.Name)
 		switch {
 		case part == "" || h.Typeflag == tar.TypeDir:
-			continue
+			return nil
 		case h.Typeflag != tar.TypeReg:
 			return fmt.Errorf("archive has %q as a link or a device, want a file; %w", h.Name,
 				errRefused)
-		case h.Size > max.file:
-			return fmt.Errorf("archive has %q with %d bytes: %w", h.Name, h.Size, errTooLarge)
 		}
-		if err := writeFile(filepath.Join(dir, part), tr); err != nil {
-			return err
-		}
-	}
-	_, err := io.Copy(io.Discard, r) // padding; whoever checks a digest needs all of it
-	return err
+		return writeFile(filepath.Join(dir, part), r)
+	})
 }
 
 // checkName refuses names that would leave the folder that an archive is unpacked to.

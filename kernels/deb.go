@@ -13,9 +13,16 @@ import (
 	"strings"
 )
 
-// unpackDeb takes the kernel image and the configuration out of a .deb. It uses
-// dpkg-deb where there is one, and reads the package by itself where not.
-func unpackDeb(ctx context.Context, deb, dir string) (err error) {
+// unpackDeb takes the kernel image and the configuration out of a .deb.
+func unpackDeb(ctx context.Context, deb, dir string) error {
+	return readDeb(ctx, deb, func(data io.Reader) error {
+		return pickBoot(data, dir, archiveLimits)
+	})
+}
+
+// readDeb shows read the tar archive in a .deb. It uses dpkg-deb where there is
+// one, and reads the package by itself where not.
+func readDeb(ctx context.Context, deb string, read func(data io.Reader) error) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
@@ -27,7 +34,7 @@ func unpackDeb(ctx context.Context, deb, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	err = pickBoot(data, dir, archiveLimits)
+	err = read(data)
 	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.Join(data.Close(), err)
 	}

@@ -180,6 +180,16 @@ func (m mainline) fetch(ctx context.Context, at *url.URL, release string) (strin
 
 // unpack downloads one package of a build and takes what it has into dir.
 func (m mainline) unpack(ctx context.Context, b build, dir, name string) error {
+	deb := filepath.Join(dir, "download.deb")
+	defer os.Remove(deb)
+	if err := m.download(ctx, b, deb, name); err != nil {
+		return err
+	}
+	return unpackDeb(ctx, deb, dir)
+}
+
+// download fetches one package of a build into the file deb.
+func (m mainline) download(ctx context.Context, b build, deb, name string) error {
 	file := name + "_" + b.image.version + "_" + arch() + ".deb"
 	sum, ok := b.sums[file]
 	if !ok {
@@ -187,10 +197,5 @@ func (m mainline) unpack(ctx context.Context, b build, dir, name string) error {
 	}
 	address := b.at.JoinPath(file).String()
 	m.opts.logf("kernels: downloading %s", address)
-	deb := filepath.Join(dir, "download.deb")
-	defer os.Remove(deb)
-	if err := download(ctx, address, deb, sum); err != nil {
-		return err
-	}
-	return unpackDeb(ctx, deb, dir)
+	return download(ctx, address, deb, sum)
 }

@@ -17,12 +17,14 @@ const (
 	Program Kind = "program" // a BPF program was loaded on its own, or the set was attached
 	Case    Kind = "case"    // an adversary case was run
 	Bench   Kind = "bench"   // something was measured
+	// A file system was used in the jail as outside it.
+	FileSystem Kind = "filesystem"
 )
 
 // Outcome says how it went.
 type Outcome string
 
-// The outcomes. Program, Boot and Bench results are OK or Failed; Case results
+// The outcomes. Program, Boot, Bench and FileSystem results are OK or Failed; Case results
 // are Denied, Leaked or Known; all may be Skipped, Unsupported or Broken.
 const (
 	OK          Outcome = "ok"          // it loaded, booted, was measured

@@ -144,12 +144,12 @@ func TestLabels(t *testing.T) {
 // A kernel without what the programs need is named as such, before it is blamed.
 func TestBootNamesWhatTheKernelLacks(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config")
-	text := "CONFIG_BPF_LSM=y\nCONFIG_DEBUG_INFO_BTF=y\n"
+	text := "CONFIG_BPF_LSM=y\nCONFIG_DEBUG_INFO_BTF=y\nCONFIG_PID_NS=y\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := Cell{Kernel: kernels.Kernel{Config: config}}
-	if got := c.Boot().Detail; got != "unsupported kernel: lacks CONFIG_SECURITY_PATH" {
-		t.Errorf("Boot().Detail = %q, want CONFIG_SECURITY_PATH in it", got)
+	if got := c.Boot().Detail; got != "unsupported kernel: lacks CONFIG_SECURITY_NETWORK" {
+		t.Errorf("Boot().Detail = %q, want CONFIG_SECURITY_NETWORK in it", got)
 	}
 }

@@ -55,17 +55,25 @@ func guestEnter() error {
 		return fmt.Errorf("mount the root tmpfs: %w", err)
 	}
 	unix.Umask(0)
-	for _, d := range guestDirs {
-		if err := d.make(root); err != nil {
-			return err
+	p, err := readPlan("/" + planPath)
+	if err != nil {
+		return err
+	}
+	if err := makeDirs(root, p.Tree); err != nil {
+		return err
+	}
+	if p.Tree {
+		if err := moveTree("/"+treePath, root); err != nil {
+			return fmt.Errorf("unpack the tree: %w", err)
 		}
 	}
 	if err := moveFile("/"+initPath, root+guestBinary, 0o755); err != nil {
 		return err
 	}
-	p, err := readPlan("/" + planPath)
-	if err != nil {
-		return err
+	for _, m := range p.Modules {
+		if err := moveFile("/"+m.Archive, root+guestModules+m.Name, 0o600); err != nil {
+			return err
+		}
 	}
 	for _, f := range p.Files {
 		if err := moveFile("/"+f.Archive, root+f.Guest, f.Mode); err != nil {
@@ -137,7 +145,7 @@ func guestStay() error {
 	if err := os.Remove(guestPlan); err != nil {
 		return err
 	}
-	if err := guestSetUp(); err != nil {
+	if err := errors.Join(guestSetUp(), p.equip()); err != nil {
 		ch.send(frameHello, hello(p.Nonce))
 		ch.send(frameError, errorPayload{err.Error()})
 		return errors.Join(err, ch.drain())

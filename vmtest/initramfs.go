@@ -1,7 +1,7 @@
 package vmtest
 
 import (
-	"bytes"
+	"bufio"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
@@ -179,12 +179,9 @@ func writeInitramfs(out, base string, recs []cpio.Record) error {
 	if _, err := f.Write(make([]byte, (4-n%4)%4)); err != nil {
 		return fmt.Errorf("write initramfs: %w", err)
 	}
-	var run bytes.Buffer
-	if err := writeArchive(&run, recs); err != nil {
+	run := bufio.NewWriterSize(f, 1<<20)
+	if err := errors.Join(writeArchive(run, recs), run.Flush()); err != nil {
 		return err
-	}
-	if _, err := f.Write(run.Bytes()); err != nil {
-		return fmt.Errorf("write initramfs: %w", err)
 	}
 	return f.Close()
 }

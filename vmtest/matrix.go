@@ -159,6 +159,7 @@ func WriteMatrix(w io.Writer, cells []Cell, verbose bool) error {
 	m.writeKernels(&b)
 	m.writeRows(&b, report.Program, "program", verbose)
 	m.writeRows(&b, report.Case, "case", verbose)
+	m.writeRows(&b, report.FileSystem, "file system", verbose)
 	m.writeRows(&b, report.Bench, "benchmark", verbose)
 	m.writeNotes(&b)
 	m.writeFaults(&b)

@@ -69,6 +69,17 @@ type File struct {
 	Mode  uint32 // permission bits; zero: those of the host file
 }
 
+// Share is a folder of the host's that the guest can read and write through 9p.
+type Share struct {
+	Host string // path of the folder
+	// Guest is where pid 1 mounts it when it is an absolute path; else it is the
+	// mount tag, for a step to mount.
+	Guest string
+}
+
+// shareModules are what a share needs of the kernel.
+var shareModules = []string{"virtio_pci", "9pnet_virtio", "9p"}
+
 // plan is what the host tells pid 1, as plan.json in the per-run archive.
 type plan struct {
 	// Nonce proves to the host that hello and end come from this run's pid 1. It
@@ -76,6 +87,24 @@ type plan struct {
 	Nonce string     `json:"nonce"`
 	Steps []Step     `json:"steps"`
 	Files []planFile `json:"files"`
+	// Tree says that the archive has the folder "tree".
+	Tree    bool         `json:"tree,omitempty"`
+	Modules []planModule `json:"modules,omitempty"`
+	Mounts  []planMount  `json:"mounts,omitempty"`
+}
+
+// planModule is a module in the archive. Loading one that was not asked for, but
+// might be of use to others, may fail.
+type planModule struct {
+	Archive string `json:"archive"`
+	Name    string `json:"name"`
+	Wanted  bool   `json:"wanted,omitempty"`
+}
+
+// planMount is a share that pid 1 mounts.
+type planMount struct {
+	Tag   string `json:"tag"`
+	Guest string `json:"guest"`
 }
 
 // planFile says where a file of the archive belongs.

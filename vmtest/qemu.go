@@ -130,10 +130,11 @@ type machineSpec struct {
 	qemu      string
 	kernel    kernels.Kernel
 	initramfs string
+	shares    []Share
 }
 
 func (s machineSpec) args() []string {
-	return append(s.machineType.args(),
+	return append(append(s.machineType.args(), shareArgs(s.shares)...),
 		"-chardev", "socket,id=con,fd=3", "-serial", "chardev:con",
 		"-chardev", "socket,id=res,fd=4", "-serial", "chardev:res",
 		"-kernel", s.kernel.Boot(), "-initrd", s.initramfs,

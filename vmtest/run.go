@@ -90,20 +90,28 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 	var nonce [16]byte
 	rand.Read(nonce[:]) // never fails
 	p := plan{Nonce: hex.EncodeToString(nonce[:]), Steps: r.cfg.Plan}
+	more, err := r.equip(ctx, k, label, &p)
+	if err != nil {
+		return cell, err
+	}
 	recs, err := runRecords(p, r.cfg.Files)
 	if err != nil {
 		return cell, err
 	}
 	initramfs := filepath.Join(r.dir, p.Nonce[:8]+".cpio")
-	if err := writeInitramfs(initramfs, r.base, recs); err != nil {
+	if err := writeInitramfs(initramfs, r.base, append(more, recs...)); err != nil {
 		return cell, err
 	}
 	defer os.Remove(initramfs)
+	limits := limitsFor(r.cfg.machine(a), r.cfg.Idle)
+	if p.Tree || len(p.Modules) > 0 { // to be unpacked, moved and loaded before hello
+		limits.hello *= 3
+	}
 	out := r.newText(label)
 	g := &guest{
 		cell:    &cell,
 		plan:    p,
-		limits:  limitsFor(r.cfg.machine(a), r.cfg.Idle),
+		limits:  limits,
 		stream:  stream{nonce: p.Nonce},
 		results: make(map[int][]report.Result),
 		onText: func(step int, data []byte) {
@@ -115,6 +123,7 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		qemu:        r.qemu,
 		kernel:      k,
 		initramfs:   initramfs,
+		shares:      r.cfg.Shares,
 	}
 	rec, err := newRecord(r.cfg.Keep, label, spec)
 	if err != nil {

@@ -27,6 +27,13 @@ type Config struct {
 	Kernels []kernels.Kernel
 	Plan    []Step
 	Files   []File
+	// Trees are folders of the host's whose content is put into the guest's root
+	// directory, as root's. /bin, /sbin and /lib are then links into /usr.
+	Trees []string
+	// Modules are kernel modules to load, with what they need, before the first
+	// step. One that a kernel lacks is left out.
+	Modules []string
+	Shares  []Share
 	// Binary is the static executable that becomes pid 1 (as "guest-init") and
 	// /bin/agent-lock. Empty: the running program.
 	Binary string

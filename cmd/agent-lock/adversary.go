@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -34,6 +35,8 @@ made without the jail, where it has to succeed, or it proves nothing and is skip
                   stands for the project directory. CMD env is no jail at all
   --layers LIST   attack our own jail with these layers alone, such as
                   landlock,seccomp; docs/layers.md lists what is then known to leak
+  --arena DIR     attack in a directory of the user's other than the home directory, to
+                  see what the file system there makes of it
   --json FILE     write one JSON object a case to FILE; - is standard output, and the
                   table then goes to standard error
   --strict        count known leaks as leaks
@@ -51,6 +54,7 @@ type adversaryFlags struct {
 	run, against, json string
 	user               string
 	layers             string
+	arena              string
 	jail               []string // hidden: flags for our own jail
 }
 
@@ -65,6 +69,7 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	fs.StringVar(&f.json, "json", "", "")
 	fs.StringVar(&f.user, "user", "", "")
 	fs.StringVar(&f.layers, "layers", "", "")
+	fs.StringVar(&f.arena, "arena", "", "")
 	fs.Func("jail-flag", "", func(v string) error {
 		f.jail = append(f.jail, v)
 		return nil
@@ -121,6 +126,11 @@ func runAdversary(std stdio, args []string) int {
 	}
 	if cases = adversary.For(user.UID, cases); len(cases) == 0 {
 		return std.errorf("adversary: only root can make these attacks; add --user root")
+	}
+	if f.arena != "" {
+		if user.Home, err = filepath.Abs(f.arena); err != nil {
+			return std.errorf("adversary: %v", err)
+		}
 	}
 	return attack(std, f, adversary.Options{Jail: target, User: user, Cases: cases})
 }

@@ -49,6 +49,8 @@ func verbs() []verb {
 		{"guest-load", "", guestLoad},
 		{"guest-demo", "", guestDemo},
 		{"guest-bench", "", guestBench},
+		{"guest-filesystems", "", guestFileSystems},
+		{"filesystem-check", "", checkFileSystem},
 		{"bench-worker", "", benchWorker},
 		{"bench-doc", "", benchDoc},
 	}, mutationVerbs()...)

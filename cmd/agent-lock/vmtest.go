@@ -48,10 +48,19 @@ Flags:
   --layers LIST     attack the jail with these layers alone, e.g. landlock,seccomp;
                     repeatable, the suite runs once for each (default bpf,seccomp)
   --demo            first show a jailed command, for people
+  --filesystems     instead use files in the jail and outside, on file systems of every
+                    kind; --run REGEXP chooses among them
+  --attack REGEXP   with --filesystems: also attack the jail on some of them, with these
+                    cases of the suite; . is all
   --bench           measure instead, in guest instructions (under tcg)
   --step 'CMD'      run this in the guest instead (repeatable)
   --user            run the --step commands as the guest's user dev, not as root
   --file HOST:GUEST put a file into the guest (repeatable)
+  --package LIST    put these packages of Debian or Ubuntu there, with their libraries
+  --tree DIR        put what DIR holds into the guest's root directory (repeatable)
+  --module LIST     load these kernel modules, and what they need
+  --share DIR:GUEST show DIR in the guest through 9p; GUEST is a path, or the mount
+                    tag for a step that mounts it (repeatable)
   --keep DIR        keep each guest's console, frames and QEMU command line there
   --jobs N          machines at a time (default: one a core)
   --memory MB       of each machine (default 1024)
@@ -76,9 +85,12 @@ type vmtestFlags struct {
 	users        []string
 	layers       layerSets
 	demo, bench  bool
+	filesystems  bool
+	attack       string
 	steps        []string
 	user         bool
 	files        []string
+	equipment    equipment
 	keep         string
 	jobs, memory int
 	verbose      bool
@@ -99,9 +111,11 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	fs.Var(&f.layers, "layers", "")
 	fs.BoolVar(&f.demo, "demo", false, "")
 	fs.BoolVar(&f.bench, "bench", false, "")
+	f.fileSystemFlags(fs)
 	fs.Func("step", "", func(s string) error { f.steps = append(f.steps, s); return nil })
 	fs.BoolVar(&f.user, "user", false, "")
 	fs.Func("file", "", func(s string) error { f.files = append(f.files, s); return nil })
+	f.equipment.flags(fs)
 	fs.StringVar(&f.keep, "keep", "", "")
 	fs.IntVar(&f.jobs, "jobs", 0, "")
 	fs.IntVar(&f.memory, "memory", 0, "")
@@ -129,7 +143,7 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 		return f, err
 	}
 	f.accel, err = vmtest.ParseAccel(accel)
-	return f, err
+	return f, errors.Join(err, f.checkFileSystemFlags())
 }
 
 // check finds flags that do not go together.
@@ -144,7 +158,7 @@ func (f vmtestFlags) check() error {
 		if len(f.steps) > 0 || f.bench {
 			return errors.New("--run goes neither with --step nor with --bench")
 		}
-		if _, err := selectCases(f.run); err != nil {
+		if _, err := selectCases(f.run); err != nil && !f.filesystems {
 			return err
 		}
 	}
@@ -189,6 +203,17 @@ func runVMTest(std stdio, args []string) int {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
+	if f.filesystems {
+		remove, err := f.equipment.forFileSystems(&cfg)
+		if err != nil {
+			return std.errorf("vmtest: %v", err)
+		}
+		defer remove()
+	}
+	if err := f.equipment.add(ctx, &cfg); err != nil {
+		std.errorf("vmtest: %v", err)
+		return exitInfra
+	}
 	out, err := openResultLines(std, f.json)
 	if err != nil {
 		return std.errorf("vmtest: %v", err)
@@ -250,6 +275,9 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 	}
 	if len(steps) > 0 {
 		return steps, nil
+	}
+	if f.filesystems {
+		return []vmtest.Step{f.fileSystemStep()}, nil
 	}
 	if f.bench {
 		bench := []string{"agent-lock", "guest-bench"}
