@@ -28,7 +28,7 @@ static __always_inline int refuse_sight(struct current_jail *c, struct dentry *d
 /* Looking at the object itself: reading it is not asked for. */
 static __always_inline int check_look(struct current_jail *c, struct dentry *dentry)
 {
-	__u32 given = rights_at(c->jail, dentry);
+	__u32 given = rights_of(c->jail, dentry);
 
 	if (given & (RIGHT_READ | RIGHT_SELF))
 		return c->jail->flags & JAIL_ROOT ? check_root(c, dentry, 0, given) : 0;
@@ -78,7 +78,7 @@ static __always_inline enum why forbidden(struct current_jail *c, struct dentry 
 
 static __always_inline int check_use(struct current_jail *c, struct dentry *dentry, __u32 want)
 {
-	__u32 given = rights_at(c->jail, dentry);
+	__u32 given = rights_of(c->jail, dentry);
 
 	if ((given & want) == want) {
 		c->why = forbidden(c, dentry, want, given);

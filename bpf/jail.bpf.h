@@ -381,14 +381,15 @@ struct {
 
 /*
  * Verifiers from 6.2 up to 6.13 take the d_inode of a hook's dentry for never NULL
- * and drop a plain test for it. So the test is on the low half, as a plain number.
+ * and drop a plain test for it; later ones ask for one. So there are two, the second
+ * on the low half as a plain number.
  */
 static __always_inline bool is_null(const void *pointer)
 {
 	__u32 low = (__u32)(__u64)pointer;
 
 	asm volatile("%0 = %0" : "+w"(low));
-	return low == 0;
+	return !pointer || low == 0;
 }
 
 /* ---- Which jail ---- */
