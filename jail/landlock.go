@@ -128,7 +128,13 @@ func (r *ruleset) allow(rule policy.Rule) error {
 	if access == 0 {
 		return nil
 	}
+	if rule.Prefix {
+		return r.allowNames(rule, access)
+	}
 	fd, err := openRule(rule)
+	if errors.Is(err, unix.ENOENT) && rule.Keep && r.wide {
+		return r.allowNames(rule, access)
+	}
 	// ELOOP: through /proc/self/fd, to where this process has its own streams.
 	if (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP)) && rule.Optional {
 		return nil
@@ -150,6 +156,24 @@ func (r *ruleset) allow(rule policy.Rule) error {
 		}
 	}
 	return r.add(fd, access&landlockFile, rule.Path)
+}
+
+// allowNames gives rights on the directory in which a rule's names are or will be:
+// the programs tell them from others.
+func (r *ruleset) allowNames(rule policy.Rule, access uint64) error {
+	dir := filepath.Dir(rule.Path)
+	if dir == "/" {
+		return nil
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) && rule.Optional {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find %s for Landlock: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	return r.add(fd, access, dir)
 }
 
 // allowPlace gives rights on the files of the directories in which a file is

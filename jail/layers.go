@@ -159,6 +159,7 @@ func Losses() []Loss {
 		{What: "a descriptor that the jail is passed opens what it was opened for"},
 		{What: "a file in the project with another name outside can be changed"},
 		{What: "a rule on a file ends when that file is replaced outside"},
+		{What: "names that run later outside (.git/hooks, .vscode) and .env are not kept"},
 		{What: "what is outside looks refused (EACCES), not missing"},
 		{What: "no denials are reported"},
 		{What: "a file that is hidden or protected below a directory that is not shows again " +
@@ -195,6 +196,12 @@ func (l Layers) losses(k kernelLayers) []string {
 func refusesWithout(p *policy.Policy) error {
 	if p.Hardlinks == policy.HardlinksDeny {
 		return errors.New("--hardlinks deny cannot be kept without the bpf layer")
+	}
+	for _, rule := range p.Rules {
+		if rule.Prefix {
+			return fmt.Errorf("%s '%s*' cannot be kept without the bpf layer: it would open the "+
+				"whole directory", rule.Origin, rule.Path)
+		}
 	}
 	return nil
 }
