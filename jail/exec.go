@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,13 +26,8 @@ const (
 // ends the others with it.
 func Exec() int {
 	runtime.LockOSThread()
-	control := os.NewFile(3, "control")
-	unix.CloseOnExec(3)
-	line, err := readLine(control)
-	var s setup
-	if err == nil {
-		err = json.Unmarshal([]byte(line), &s)
-	}
+	control := inherited()
+	s, err := control.receive()
 	var second secondLayer
 	if err == nil {
 		second, err = prepareSecond(s)
@@ -42,15 +36,15 @@ func Exec() int {
 		err = drop(s)
 	}
 	if err != nil {
-		fmt.Fprintf(control, "%s\n", oneLine(err))
+		control.fail(err)
 		return 1
 	}
 	fmt.Fprintln(control, "ready")
-	if word, err := readLine(control); err != nil || word != "armed" {
+	if word, err := control.readLine(); err != nil || word != "armed" {
 		return 1 // pid 1 is gone
 	}
 	if err := confine(s, second); err != nil {
-		fmt.Fprintf(control, "%s\n", oneLine(err))
+		control.fail(err)
 		return 1
 	}
 	return become(s)
@@ -77,8 +71,6 @@ func confine(s setup, second secondLayer) error {
 	}
 	return nil
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
 // drop gives up everything that the command must not have.
 func drop(s setup) error {

@@ -1,8 +1,6 @@
 package jail
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,17 +20,16 @@ import (
 // prepares the command, waits until the jail is armed, and is the command's
 // parent until it ends. It never returns to a caller that goes on.
 func Init() int {
-	control := os.NewFile(3, "control")
-	unix.CloseOnExec(3)
+	control := inherited()
 	task, err := prepare(control)
 	if err != nil {
-		fmt.Fprintln(control, strings.ReplaceAll(err.Error(), "\n", " "))
+		control.fail(err)
 		return 1
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded...)
 	if err := task.release(control); err != nil {
-		fmt.Fprintln(control, strings.ReplaceAll(err.Error(), "\n", " "))
+		control.fail(err)
 		return 1
 	}
 	control.Close()
@@ -50,17 +47,12 @@ func Init() int {
 // task is the command that waits to be let go.
 type task struct {
 	cmd     *exec.Cmd
-	control *os.File
+	control *control
 }
 
-func prepare(control *os.File) (*task, error) {
-	// A single line: the supervisor goes on with "armed".
-	line, err := readLine(control)
+func prepare(control *control) (*task, error) {
+	s, err := control.receive()
 	if err != nil {
-		return nil, fmt.Errorf("read the jail's task: %w", err)
-	}
-	var s setup
-	if err := json.Unmarshal([]byte(line), &s); err != nil {
 		return nil, fmt.Errorf("read the jail's task: %w", err)
 	}
 	if err := makeMounts(s); err != nil {
@@ -87,16 +79,16 @@ func startExec(s setup) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := again(ExecVerb, theirs)
+	cmd := again(ExecVerb, theirs.File)
 	err = cmd.Start()
 	theirs.Close() // so that the process's death is the end of what ours reads
 	if err != nil {
 		return nil, fmt.Errorf("start the command's process: %w", err)
 	}
-	if err := json.NewEncoder(ours).Encode(s); err != nil {
+	if err := ours.send(s); err != nil {
 		return nil, fmt.Errorf("tell the command's process its task: %w", err)
 	}
-	line, err := readLine(ours)
+	line, err := ours.readLine()
 	if err != nil {
 		return nil, fmt.Errorf("wait for the command's process: %w", err)
 	}
@@ -108,14 +100,14 @@ func startExec(s setup) (*task, error) {
 
 // release waits for the supervisor's word and passes it on. The command's
 // process closes its end by executing the command, or says what is wrong.
-func (t *task) release(control *os.File) error {
+func (t *task) release(control *control) error {
 	fmt.Fprintln(control, "ready")
-	word, err := readLine(control)
+	word, err := control.readLine()
 	if err != nil || word != "armed" {
 		return fmt.Errorf("wait to be armed: got %q: %w", word, err)
 	}
 	fmt.Fprintln(t.control, "armed")
-	failure, err := io.ReadAll(bufio.NewReader(t.control))
+	failure, err := io.ReadAll(t.control.in)
 	t.control.Close()
 	if err != nil {
 		return fmt.Errorf("wait for the command to start: %w", err)

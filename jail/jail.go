@@ -9,7 +9,6 @@
 package jail
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +68,7 @@ type setup struct {
 	// HugePages says that the command may have them again.
 	HugePages bool
 	Layers    Layers
-	Rules     []policy.Rule // for Landlock, as is
+	Rules     []policy.Rule // for Landlock and mounts; none where BPF holds without
 	Network   policy.Network
 	Drop      []string
 	Mutant    bool // something is left out: the command need not find the jail in force
@@ -154,7 +153,7 @@ func runWithoutBPF(cfg Config, hugePages bool) (int, error) {
 // pid1 is the supervisor's end of the jail's first process.
 type pid1 struct {
 	cmd     *exec.Cmd
-	control *os.File
+	control *control
 	signals chan os.Signal
 	// terminal is restored after the command.
 	terminal terminalState
@@ -171,7 +170,7 @@ func startInit(cfg Config, hugePages bool) (*pid1, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := again(InitVerb, theirs)
+	cmd := again(InitVerb, theirs.File)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cfg.Stdin, cfg.Stdout, cfg.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: namespaces, Pdeathsig: unix.SIGKILL,
@@ -190,14 +189,17 @@ func startInit(cfg Config, hugePages bool) (*pid1, error) {
 		Dir: startDir(cfg.Policy.Project), Command: cfg.Command, User: cfg.User,
 		Env: environment(os.Environ(), cfg.User, cfg.Policy.Env), Keep: keep(cfg.Policy),
 		Apart:  namespaces&unix.CLONE_NEWNET != 0,
-		Layers: cfg.Layers, Rules: cfg.Policy.Rules, Drop: cfg.Drop,
+		Layers: cfg.Layers, Drop: cfg.Drop,
 		Network: cfg.Policy.Network,
 		Mutant:  len(cfg.Attach.Drop)+len(cfg.Drop) > 0, HugePages: hugePages,
+	}
+	if cfg.Layers.Landlock || !cfg.Layers.BPF {
+		s.Rules = cfg.Policy.Rules
 	}
 	if len(s.Command) == 0 {
 		s.Command = []string{cfg.User.Shell}
 	}
-	if err := json.NewEncoder(ours).Encode(s); err != nil {
+	if err := ours.send(s); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("tell pid 1 its task: %w", err)
 	}
@@ -219,7 +221,7 @@ func again(verb string, control *os.File) *exec.Cmd {
 
 // expect reads pid 1's answer: one line, the word or what went wrong.
 func (p *pid1) expect(word string) error {
-	line, err := readLine(p.control)
+	line, err := p.control.readLine()
 	switch {
 	case err != nil:
 		return fmt.Errorf("wait for pid 1: %w", err)
@@ -245,7 +247,7 @@ func (p *pid1) run() (int, error) {
 	// The command may say that it found the jail not in force.
 	failure := make(chan string, 1)
 	go func() {
-		line, _ := readLine(p.control)
+		line, _ := p.control.readLine()
 		failure <- line
 	}()
 	done := make(chan error, 1)
@@ -342,31 +344,6 @@ func slotOptions(p *policy.Policy, u User) bpf.SlotOptions {
 	case policy.HardlinksDeny:
 	}
 	return opts
-}
-
-// controlPair is a socket pair between supervisor and pid 1: the task goes one
-// way, "ready", failures come back. Its end is the other side's death.
-func controlPair() (ours, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make control socket: %w", err)
-	}
-	return os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control"), nil
-}
-
-// readLine reads up to a newline, byte by byte: what follows is not ours yet.
-func readLine(r io.Reader) (string, error) {
-	var line strings.Builder
-	buf := make([]byte, 1)
-	for {
-		if _, err := io.ReadFull(r, buf); err != nil {
-			return line.String(), err
-		}
-		if buf[0] == '\n' {
-			return line.String(), nil
-		}
-		line.WriteByte(buf[0])
-	}
 }
 
 // startDir is the caller's directory when it is in the project, else the project.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/agent-lock/agent-lock/bpf"
 	"github.com/agent-lock/agent-lock/event"
@@ -25,13 +24,13 @@ type network struct {
 	slot   *bpf.Slot
 	mode   bpf.NetworkMode
 	events int // rtnetlink socket; -1: nothing to follow
-	stop   chan struct{}
+	stop   int // eventfd that ends the following; -1: nothing to follow
 	done   sync.WaitGroup
 }
 
 // openNetwork puts the policy's network in force for a slot that is not armed yet.
 func openNetwork(slot *bpf.Slot, n policy.Network, pid int) (*network, error) {
-	w := &network{slot: slot, mode: bpf.NetworkWeb, events: -1, stop: make(chan struct{})}
+	w := &network{slot: slot, mode: bpf.NetworkWeb, events: -1, stop: -1}
 	switch n {
 	case policy.NetworkHost:
 		w.mode = bpf.NetworkHost
@@ -48,7 +47,12 @@ func openNetwork(slot *bpf.Slot, n policy.Network, pid int) (*network, error) {
 	if w.events, err = subscribe(); err != nil {
 		return nil, err
 	}
-	if err := w.refresh(); err != nil {
+	if err = w.refresh(); err == nil {
+		if w.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+			err = fmt.Errorf("follow this machine's addresses: %w", err)
+		}
+	}
+	if err != nil {
 		unix.Close(w.events)
 		return nil, err
 	}
@@ -58,11 +62,14 @@ func openNetwork(slot *bpf.Slot, n policy.Network, pid int) (*network, error) {
 
 // Close ends before the slot is given back: it may be another jail's then.
 func (w *network) Close() {
-	close(w.stop)
-	w.done.Wait()
-	if w.events >= 0 {
-		unix.Close(w.events)
+	if w.stop < 0 {
+		return
 	}
+	one := [8]byte{1}
+	unix.Write(w.stop, one[:])
+	w.done.Wait()
+	unix.Close(w.events)
+	unix.Close(w.stop)
 }
 
 func (w *network) refresh() error {
@@ -79,27 +86,28 @@ func (w *network) refresh() error {
 // follow refreshes after every change. When that fails, the jail keeps its own
 // listeners and nothing else until it succeeds.
 func (w *network) follow() {
-	const interval = 200 // ms
-	failed := false
+	const forever, again = -1, 200 // ms
+	wait := forever
 	for {
-		select {
-		case <-w.stop:
-			return
-		default:
+		fds := []unix.PollFd{
+			{Fd: int32(w.events), Events: unix.POLLIN}, {Fd: int32(w.stop), Events: unix.POLLIN},
 		}
-		fds := []unix.PollFd{{Fd: int32(w.events), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, interval)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			w.slot.SetNetwork(bpf.Network{})
-			return
-		}
-		if n <= 0 && !failed {
+		_, err := unix.Poll(fds, wait)
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		drain(w.events)
-		if failed = w.refresh() != nil; failed {
+		if err != nil {
 			w.slot.SetNetwork(bpf.Network{})
-			time.Sleep(interval * time.Millisecond)
+			return
+		}
+		if fds[1].Revents != 0 {
+			return
+		}
+		drain(w.events)
+		wait = forever
+		if w.refresh() != nil {
+			w.slot.SetNetwork(bpf.Network{})
+			wait = again
 		}
 	}
 }
