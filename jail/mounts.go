@@ -1,9 +1,11 @@
 package jail
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -35,18 +37,23 @@ func parseMount(line string) (mount, error) {
 	if len(fields) < 5 {
 		return mount{}, fmt.Errorf("read the jail's mounts: unexpected line %q", line)
 	}
-	var major, minor uint32
-	if _, err := fmt.Sscanf(fields[2], "%d:%d", &major, &minor); err != nil {
-		return mount{}, fmt.Errorf("read the jail's mounts: device %q: %w", fields[2], err)
+	first, second, _ := strings.Cut(fields[2], ":")
+	major, err := strconv.ParseUint(first, 10, 32)
+	minor, err2 := strconv.ParseUint(second, 10, 32)
+	if err := errors.Join(err, err2); err != nil {
+		return mount{}, fmt.Errorf("read the jail's mounts: device: %w", err)
 	}
 	const minorBits = 20 // include/linux/kdev_t.h
 	return mount{
-		dev: major<<minorBits | minor, root: unescape(fields[3]), point: unescape(fields[4]),
+		dev: uint32(major<<minorBits | minor), root: unescape(fields[3]), point: unescape(fields[4]),
 	}, nil
 }
 
 // unescape undoes the octal escapes of mountinfo.
 func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 

@@ -18,6 +18,8 @@ type rules struct {
 	root   int // of the jail's mount namespace
 	mounts []mount
 	open   []int
+	steps  map[entry]*step // that were taken already
+	seen   map[int]identity
 	labels map[object]*label
 	names  []nameRule
 }
@@ -50,7 +52,8 @@ func resolve(p *policy.Policy, proc string) (*rules, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the jail's root directory: %w", err)
 	}
-	r := &rules{policy: p, root: root, labels: map[object]*label{}}
+	r := &rules{policy: p, root: root, labels: map[object]*label{},
+		steps: map[entry]*step{}, seen: map[int]identity{}}
 	if r.mounts, err = readMounts(proc + "/mountinfo"); err == nil {
 		err = r.resolveAll()
 	}
@@ -100,7 +103,7 @@ func (r *rules) find(rule policy.Rule) (found, error) {
 	if rule.Prefix {
 		path = filepath.Dir(path)
 	}
-	end, err := r.walk(path, refuseLinks(rule))
+	end, err := r.walk(path, r.refuseLinks(rule))
 	switch {
 	case rule.Prefix && err == nil:
 		return found{fd: -1, entries: []entry{{end.fd, filepath.Base(rule.Path)}}}, nil
@@ -114,12 +117,12 @@ func (r *rules) find(rule policy.Rule) (found, error) {
 
 // refuseLinks lets a direct rule meet no link: an earlier jail's process could
 // have put one where the project was when it was checked.
-func refuseLinks(rule policy.Rule) func(fd int, last bool) error {
+func (r *rules) refuseLinks(rule policy.Rule) func(fd int, last bool) error {
 	if !rule.Direct {
 		return nil
 	}
 	return func(fd int, _ bool) error {
-		_, mode, err := identify(fd)
+		_, mode, err := r.identify(fd)
 		if err == nil && mode&unix.S_IFMT == unix.S_IFLNK {
 			return fmt.Errorf("a symbolic link has come into the path: %w", unix.ELOOP)
 		}
@@ -157,7 +160,7 @@ func rightsOf(rule policy.Rule) bpf.Rights {
 // label gives a rule's object its rights; of two rules for one object the last
 // holds. A directory keeps its name: what takes its place would be another.
 func (r *rules) label(fd int, rights bpf.Rights) error {
-	obj, mode, err := identify(fd)
+	obj, mode, err := r.identify(fd)
 	if err != nil {
 		return err
 	}
@@ -167,6 +170,24 @@ func (r *rules) label(fd int, rights bpf.Rights) error {
 	}
 	r.labels[obj] = &label{fd: fd, dir: dir, rights: rights, ruled: true}
 	return nil
+}
+
+// identity is what one of our open descriptors leads to.
+type identity struct {
+	object
+	mode uint32
+}
+
+func (r *rules) identify(fd int) (object, uint32, error) {
+	id, ok := r.seen[fd]
+	if !ok {
+		var err error
+		if id.object, id.mode, err = identify(fd); err != nil {
+			return object{}, 0, err
+		}
+		r.seen[fd] = id
+	}
+	return id.object, id.mode, nil
 }
 
 func identify(fd int) (object, uint32, error) {
@@ -265,7 +286,7 @@ func (r *rules) isDir(fd int) bool {
 
 // at returns the label of an object, making an empty one.
 func (r *rules) at(fd int) (*label, error) {
-	obj, mode, err := identify(fd)
+	obj, mode, err := r.identify(fd)
 	if err != nil {
 		return nil, err
 	}

@@ -52,37 +52,59 @@ func (r *rules) walk(path string, visit func(fd int, last bool) error) (found, e
 		if len(names) == 0 {
 			end.entries = append(end.entries, entry{dir, name})
 		}
-		fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return end, missing(err, len(names) > 0)
+		next := r.step(entry{dir, name})
+		if next.err != nil {
+			return end, missing(next.err, len(names) > 0)
 		}
-		r.open = append(r.open, fd)
-		_, mode, err := identify(fd)
-		if err != nil {
+		if err := see(next.fd, len(names) == 0 && !next.isLink); err != nil {
 			return end, err
 		}
-		isLink := mode&unix.S_IFMT == unix.S_IFLNK
-		if err := see(fd, len(names) == 0 && !isLink); err != nil {
-			return end, err
-		}
-		if !isLink {
-			dirs = append(dirs, fd)
+		if !next.isLink {
+			dirs = append(dirs, next.fd)
 			continue
 		}
 		if links++; links > maxLinks {
 			return end, unix.ELOOP
 		}
-		target, err := readlink(fd)
-		if err != nil {
-			return end, err
-		}
-		if strings.HasPrefix(target, "/") {
+		if strings.HasPrefix(next.target, "/") {
 			dirs = dirs[:1]
 		}
-		names = append(split(target), names...)
+		names = append(split(next.target), names...)
 	}
 	end.fd = dirs[len(dirs)-1]
 	return end, nil
+}
+
+// step is where a name in a directory leads. It is looked up once, however many
+// rules go that way: all of them then mean the same object.
+type step struct {
+	fd     int
+	isLink bool
+	target string // of the link
+	err    error
+}
+
+func (r *rules) step(at entry) *step {
+	s, ok := r.steps[at]
+	if ok {
+		return s
+	}
+	s = &step{fd: -1}
+	r.steps[at] = s
+	fd, err := unix.Openat(at.dir, at.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		s.err = err
+		return s
+	}
+	r.open = append(r.open, fd)
+	s.fd = fd
+	_, mode, err := r.identify(fd)
+	if err == nil && mode&unix.S_IFMT == unix.S_IFLNK {
+		s.isLink = true
+		s.target, err = readlink(fd)
+	}
+	s.err = err
+	return s
 }
 
 // errNoDirectory is unix.ENOENT for a name before the last.
