@@ -28,13 +28,16 @@ func lockSets() (unlock func(), err error) {
 }
 
 // trySlot takes a slot of a set, which is then held until the file is closed or
-// the process dies. Someone else's is unix.EWOULDBLOCK.
-func trySlot(set string, number uint32) (*os.File, error) {
+// the process dies. Someone else's is unix.EWOULDBLOCK. It is clean if there was
+// nothing of it. The caller holds the lock of the sets.
+func trySlot(set string, number uint32) (held *os.File, clean bool, err error) {
 	path := filepath.Join(set, fmt.Sprintf("slot-%d", number))
-	if err := makeDir(path); err != nil {
-		return nil, err
+	err = os.Mkdir(path, 0o700)
+	if clean = err == nil; !clean && !errors.Is(err, os.ErrExist) {
+		return nil, false, fmt.Errorf("take slot %d: %w", number, err)
 	}
-	return lockDir(path, unix.LOCK_EX|unix.LOCK_NB)
+	held, err = lockDir(path, unix.LOCK_EX|unix.LOCK_NB)
+	return held, clean, err
 }
 
 // anyHeld reports whether some supervisor holds a slot of a set.

@@ -67,44 +67,62 @@ func (n Name) key(slot uint32) (jailNameKey, error) {
 	return key, nil
 }
 
-// enterNames puts the names' rules of a slot in place of those that were there.
-func (s *Set) enterNames(slot uint32, names []Name) error {
-	if err := s.forgetNames(slot); err != nil {
-		return err
-	}
+// enterNames puts rules for names into a slot that has none.
+func (s *Slot) enterNames(names []Name) error {
+	var rules []jailNameRule
+	at := map[jailNameKey]int{}
 	for _, n := range names {
-		key, err := n.key(slot)
+		key, err := n.key(s.number)
 		if err != nil {
 			return err
 		}
 		rule := jailNameRule{Kind: jailNameKind(n.Kind), Rights: jailRight(n.Rights)}
-		if err := s.maps.Names.Put(key, rule); err != nil {
-			return fmt.Errorf("enter the rule for the name %q: %w", n.Name, err)
+		if i, twice := at[key]; twice {
+			rules[i] = rule // the last one holds
+			continue
 		}
+		at[key] = len(rules)
+		s.names, rules = append(s.names, key), append(rules, rule)
+	}
+	if len(rules) == 0 {
+		return nil
+	}
+	if _, err := s.set.maps.Names.BatchUpdate(s.names, rules, nil); err != nil {
+		return fmt.Errorf("enter %d rules for names: %w", len(rules), err)
 	}
 	return nil
 }
 
-// forgetNames removes the rules of a slot.
-func (s *Set) forgetNames(slot uint32) error {
-	var gone []jailNameKey
+// removeNames removes the rules that the slot has entered.
+func (s *Slot) removeNames() error {
+	for left := s.names; len(left) > 0; {
+		n, err := s.set.maps.Names.BatchDelete(left, nil)
+		if errors.Is(err, ebpf.ErrKeyNotExist) && n < len(left) {
+			n++ // it was not entered
+		} else if err != nil {
+			return fmt.Errorf("remove rules for names: %w", err)
+		}
+		left = left[n:]
+	}
+	s.names = nil
+	return nil
+}
+
+// namesOf finds the rules that an earlier supervisor has left in a slot.
+func (s *Set) namesOf(slot uint32) ([]jailNameKey, error) {
+	var keys []jailNameKey
 	var key jailNameKey
 	var rule jailNameRule
 	it := s.maps.Names.Iterate()
 	for it.Next(&key, &rule) {
 		if key.Slot == slot {
-			gone = append(gone, key)
+			keys = append(keys, key)
 		}
 	}
 	if err := it.Err(); err != nil {
-		return fmt.Errorf("read rules for names: %w", err)
+		return nil, fmt.Errorf("read rules for names: %w", err)
 	}
-	for _, key := range gone {
-		if err := s.maps.Names.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("remove a rule for a name: %w", err)
-		}
-	}
-	return nil
+	return keys, nil
 }
 
 // initials marks the first bytes of the names of the group Anywhere, in both cases.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/hashicorp/go-multierror"
@@ -48,30 +47,34 @@ func (s *Slot) SetNetwork(n Network) error {
 // SetLocal says which addresses are this machine's. What was said before is gone
 // afterwards, but never before what is new is there.
 func (s *Slot) SetLocal(ranges []netip.Prefix) error {
+	if s.local == nil {
+		s.local = map[jailLocalRange]bool{}
+	}
 	want := map[jailLocalRange]bool{}
 	for _, r := range ranges {
 		want[s.localRange(r)] = true
 	}
-	have, err := s.localRanges()
-	if err != nil {
-		return err
-	}
 	var failed *multierror.Error
 	for key := range want {
-		if !slices.Contains(have, key) {
-			if err := s.set.maps.LocalRanges.Put(key, uint32(1)); err != nil {
-				failed = multierror.Append(failed, fmt.Errorf("enter a local address: %w", err))
-			}
+		if s.local[key] {
+			continue
 		}
+		if err := s.set.maps.LocalRanges.Put(key, uint32(1)); err != nil {
+			failed = multierror.Append(failed, fmt.Errorf("enter a local address: %w", err))
+			continue
+		}
+		s.local[key] = true
 	}
-	for _, key := range have {
+	for key := range s.local {
 		if want[key] {
 			continue
 		}
 		err := s.set.maps.LocalRanges.Delete(key)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			failed = multierror.Append(failed, fmt.Errorf("remove a local address: %w", err))
+			continue
 		}
+		delete(s.local, key)
 	}
 	return failed.ErrorOrNil()
 }
@@ -87,14 +90,15 @@ func (s *Slot) localRange(p netip.Prefix) jailLocalRange {
 	return key
 }
 
-func (s *Slot) localRanges() ([]jailLocalRange, error) {
-	var keys []jailLocalRange
+// localRanges finds the addresses that an earlier supervisor has left in the slot.
+func (s *Slot) localRanges() (map[jailLocalRange]bool, error) {
+	keys := map[jailLocalRange]bool{}
 	var key jailLocalRange
 	var value uint32
 	it := s.set.maps.LocalRanges.Iterate()
 	for it.Next(&key, &value) {
 		if key.Slot == s.number {
-			keys = append(keys, key)
+			keys[key] = true
 		}
 	}
 	if err := it.Err(); err != nil {

@@ -22,6 +22,8 @@ type Slot struct {
 	set    *Set
 	number uint32
 	held   *os.File // locked while the slot is taken
+	names  []jailNameKey
+	local  map[jailLocalRange]bool // the addresses entered
 	reader *ringbuf.Reader
 	// entered waits until the ring buffer is where the programs look for it.
 	entered func() error
@@ -80,25 +82,30 @@ const (
 	namespacePlaces = 4096
 )
 
-// take finds a slot that no living supervisor holds and no namespace is in.
+// take finds a slot that no living supervisor holds and no namespace is in. One
+// without a directory is in no use: what its last jail entered, that has removed.
 func (s *Set) take() (*Slot, error) {
-	inUse, err := slotsWithNamespace(s.maps.Namespaces)
-	if err != nil {
-		return nil, err
-	}
+	var inUse map[uint32]bool // read when it is needed
 	for number := range uint32(MaxJails) {
-		if inUse[number] {
-			continue
-		}
-		held, err := trySlot(s.dir, number)
+		held, clean, err := trySlot(s.dir, number)
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
+		if !clean && inUse == nil {
+			if inUse, err = slotsWithNamespace(s.maps.Namespaces); err != nil {
+				held.Close()
+				return nil, err
+			}
+		}
+		if inUse[number] {
+			held.Close()
+			continue
+		}
 		slot := &Slot{set: s, number: number, held: held}
-		if err := slot.reset(); err != nil {
+		if err := slot.reset(clean); err != nil {
 			held.Close()
 			return nil, err
 		}
@@ -151,9 +158,21 @@ const ringSize = 1 << 18
 
 // reset gives the slot a fresh state and a ring buffer: the one that its last jail
 // has left empty, else a new one.
-func (s *Slot) reset() error {
+func (s *Slot) reset(clean bool) error {
 	if err := s.set.maps.Lost.Put(s.number, uint64(0)); err != nil {
 		return fmt.Errorf("reset slot %d: %w", s.number, err)
+	}
+	if !clean {
+		var err error
+		if s.names, err = s.set.namesOf(s.number); err != nil {
+			return err
+		}
+		if s.local, err = s.localRanges(); err != nil {
+			return err
+		}
+	}
+	if err := s.removeNames(); err != nil {
+		return err
 	}
 	if err := s.resetNetwork(); err != nil {
 		return err
@@ -253,7 +272,7 @@ func (s *Slot) Arm(
 	if err := fillLabels(value, labels); err != nil {
 		return err
 	}
-	if err := s.set.enterNames(s.number, names); err != nil {
+	if err := s.enterNames(names); err != nil {
 		return err
 	}
 	if err := s.entered(); err != nil {
@@ -337,9 +356,13 @@ func (s *Slot) Release() error {
 		check(maps.Inits.Delete(s.init))
 		check(s.leave())
 	}
-	check(s.set.forgetNames(s.number))
+	check(s.removeNames())
+	check(s.resetNetwork())
 	check(s.entered())
 	check(s.reader.Close())
+	if failed.ErrorOrNil() == nil {
+		check(os.Remove(s.held.Name())) // nothing is left to be removed
+	}
 	check(s.held.Close())
 	check(removeIdle())
 	return failed.ErrorOrNil()

@@ -45,7 +45,8 @@ func parseMount(line string) (mount, error) {
 	}
 	const minorBits = 20 // include/linux/kdev_t.h
 	return mount{
-		dev: uint32(major<<minorBits | minor), root: unescape(fields[3]), point: unescape(fields[4]),
+		dev: uint32(major<<minorBits | minor), root: unescape(fields[3]),
+		point: unescape(fields[4]),
 	}, nil
 }
 

@@ -11,7 +11,7 @@ import (
 // What a path led to once, it leads to for every rule: a change in between cannot
 // give the label of one object to another.
 func TestWalkLooksOnce(t *testing.T) {
-	top := tree(t, "dir/file", "other/file")
+	top := tree(t, "dir/", "other/", "dir/file", "other/file")
 	r, err := resolve(&policy.Policy{}, "/proc/self")
 	if err != nil {
 		t.Fatal(err)
