@@ -137,8 +137,9 @@ func slotsWithNamespace(namespaces *ebpf.Map) (map[uint32]bool, error) {
 	}
 }
 
-// errPlaceTaken says that another jail's namespace has the same place.
-var errPlaceTaken = errors.New("its place is taken by another jail; start again")
+// ErrPlaceTaken says that another jail's namespace has the same place: Arm may be
+// called again with another namespace.
+var ErrPlaceTaken = errors.New("its place is taken by another jail; start again")
 
 // freePlace returns where a namespace is entered.
 func (s *Set) freePlace(inum uint32) (uint32, error) {
@@ -148,7 +149,7 @@ func (s *Set) freePlace(inum uint32) (uint32, error) {
 		return 0, fmt.Errorf("read running jails: %w", err)
 	}
 	if ns.Inum != 0 && ns.Inum != inum {
-		return 0, fmt.Errorf("enter pid namespace %d: %w", inum, errPlaceTaken)
+		return 0, fmt.Errorf("enter pid namespace %d: %w", inum, ErrPlaceTaken)
 	}
 	return place, nil
 }
@@ -257,7 +258,7 @@ func (s *Slot) Look() (fds []Descriptor, self Process, children []Process, err e
 }
 
 // Arm puts the labels, by address, and the rules for names in force, for the pid
-// namespace of init and all below it, from this moment on. It is called once.
+// namespace of init and all below it, from this moment on. It succeeds once.
 func (s *Slot) Arm(
 	labels map[uint64]Rights, names []Name, opts SlotOptions, self, init Process,
 ) error {
@@ -270,6 +271,9 @@ func (s *Slot) Arm(
 		value.Flags |= jailJailFlagJAIL_ROOT
 	}
 	if err := fillLabels(value, labels); err != nil {
+		return err
+	}
+	if err := s.removeNames(); err != nil {
 		return err
 	}
 	if err := s.enterNames(names); err != nil {

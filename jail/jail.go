@@ -97,42 +97,13 @@ func Run(cfg Config) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// What the jail is known by is held until its slot is given back: deferred
-	// calls run last to first.
-	var held []io.Closer
-	defer func() {
-		// The command has run, or err says why not: its status is what counts.
-		if e := slot.Release(); e != nil {
-			fmt.Fprintf(cfg.Stderr, "agent-lock: the jail has ended: %v\n", e)
-		}
-		for _, h := range held {
-			h.Close()
-		}
-	}()
-	pid1, err := startInit(cfg, hugePages)
-	if err != nil {
+	b := begun{slot: slot, cfg: cfg, hugePages: hugePages}
+	defer b.end()
+	if err := b.begin(); err != nil {
 		return 0, err
 	}
-	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid1.cmd.Process.Pid))
-	if err != nil {
-		pid1.kill()
-		return 0, fmt.Errorf("hold the jail's pid namespace: %w", err)
-	}
-	held = append(held, namespace)
-	network, err := openNetwork(slot, cfg.Policy.Network, pid1.cmd.Process.Pid)
-	if err != nil {
-		pid1.kill()
-		return 0, err
-	}
-	defer network.Close()
-	rules, err := arm(slot, cfg.Policy, cfg.User, pid1)
-	if err != nil {
-		pid1.kill()
-		return 0, err
-	}
-	held = append(held, rules)
-	denials := watch(slot, cfg, rules)
-	status, err = pid1.run()
+	denials := watch(slot, cfg, b.rules)
+	status, err = b.pid1.run()
 	denials.finish()
 	return status, err
 }
@@ -232,6 +203,7 @@ func (p *pid1) expect(word string) error {
 }
 
 func (p *pid1) kill() {
+	signal.Stop(p.signals)
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
 	p.control.Close()
