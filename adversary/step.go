@@ -24,12 +24,15 @@ func steps() map[string]step {
 		"read":   func(args []string) ([]byte, error) { return read(args[0]) },
 		"orphan": stepOrphan,
 		"reread": stepReread,
+		"heir":   stepHeir,
 		"userns": stepUserns,
 		"bind":   stepBind,
 		"chroot": stepChroot,
 		"pivot":  stepPivot,
 		"clone":  stepClone,
 		"lower":  stepLower,
+
+		"threadexec": stepThreadExec,
 
 		"cgroup":   stepCgroup,
 		"rootbind": privately(stepBind),
@@ -51,15 +54,18 @@ func runStep(name string, args []string) error {
 	if !ok {
 		return fmt.Errorf("unknown step %q", name)
 	}
-	loot, err := f(args)
+	say(f(args))
+	return nil
+}
+
+func say(loot []byte, err error) {
 	if err != nil {
 		var errno syscall.Errno
 		errors.As(err, &errno)
 		fmt.Printf("%d %v", int(errno), err)
-		return nil
+		return
 	}
-	_, err = os.Stdout.Write(append([]byte{'+'}, loot...))
-	return err
+	_, _ = os.Stdout.Write(append([]byte{'+'}, loot...))
 }
 
 // start runs a step in a new process made as attr says, and waits for all that

@@ -27,6 +27,8 @@ type victim struct {
 	noKey  string // why its canary is not in the user's keyring, or ""
 	nice   int
 	limits string
+
+	noRing, noPersistent string // the same of two other keyrings
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	gone   chan struct{} // closed when it has ended
@@ -38,6 +40,9 @@ type victimReport struct {
 	FD    int    `json:"fd"`
 	Memfd int    `json:"memfd"`
 	Key   string `json:"key"` // why there is none, or ""
+
+	Ring       string `json:"ring"`       // the same of the named keyring
+	Persistent string `json:"persistent"` // and of the persistent one
 }
 
 // newVictim starts a victim whose working directory is the outside directory. It
@@ -82,6 +87,7 @@ func newVictim(a *arena, name string) (*victim, error) {
 		return nil, fmt.Errorf("start victim: no report: %w", readErr)
 	}
 	v.addr, v.fd, v.memfd, v.noKey = r.Addr, r.FD, r.Memfd, r.Key
+	v.noRing, v.noPersistent = r.Ring, r.Persistent
 	v.nice, _ = unix.Getpriority(unix.PRIO_PROCESS, v.pid)
 	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", v.pid))
 	v.limits = string(limits)
@@ -136,10 +142,13 @@ func beVictim(mapped string) error {
 	if _, err := unix.Write(memfd, page); err != nil {
 		return fmt.Errorf("write memfd: %w", err)
 	}
-	r := victimReport{addr, int(f.Fd()), memfd, ""}
+	r := victimReport{Addr: addr, FD: int(f.Fd()), Memfd: memfd}
 	_, err = unix.AddKey("user", keyName(os.Getpid()), page, unix.KEY_SPEC_USER_KEYRING)
 	if err != nil {
 		r.Key = err.Error()
+	}
+	if err == nil {
+		r.Ring, r.Persistent = plantKeyrings(page)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 		return err
