@@ -71,8 +71,9 @@ func Families() []string {
 func Cases() []Case {
 	return slices.Concat(
 		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, metadata,
-		watching, descriptors, passed, rings, compat, sockets, network, kinds, namespaces, terminal, processes,
-		signals, keys, lifecycle, clones, devices, kernelDoors, machine, identities, rootSpaces, layers,
+		watching, descriptors, passed, rings, compat, sockets, network, kinds, namespaces,
+		terminal, processes, signals, keys, lifecycle, clones, devices, kernelDoors, machine,
+		identities, rootSpaces, layers,
 	)
 }
 

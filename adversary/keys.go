@@ -150,7 +150,7 @@ func readKey(key int) ([]byte, error) {
 
 // sweepKeys unlinks the keys of victims that are dead: a user may have 200.
 func sweepKeys(ring int) {
-	buf := make([]byte, 4096)
+	buf := make([]byte, 1<<16) // less than all is nothing
 	n, err := unix.KeyctlBuffer(unix.KEYCTL_READ, ring, buf, 0)
 	if err != nil {
 		return

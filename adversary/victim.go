@@ -29,9 +29,9 @@ type victim struct {
 	limits string
 
 	noRing, noPersistent string // the same of two other keyrings
-	cmd    *exec.Cmd
-	stdin  io.Closer
-	gone   chan struct{} // closed when it has ended
+	cmd                  *exec.Cmd
+	stdin                io.Closer
+	gone                 chan struct{} // closed when it has ended
 }
 
 // victimReport is what a victim tells the runner.
