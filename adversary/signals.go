@@ -52,12 +52,12 @@ var signals = []Case{
 			}
 			return killWhenReady(pair[0], pair[1])
 		}),
-	terminalOwner("async", "fcntl F_SETFL", []string{"file_fcntl", "file_send_sigiotask"},
+	terminalOwner("async", "fcntl F_SETFL", []string{"file_fcntl"},
 		func(fd, flags int) error {
 			_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags|unix.O_ASYNC)
 			return err
 		}),
-	terminalOwner("async_ioctl", "ioctl FIOASYNC", []string{"file_ioctl", "file_send_sigiotask"},
+	terminalOwner("async_ioctl", "ioctl FIOASYNC", []string{"file_ioctl"},
 		func(fd, _ int) error { return unix.IoctlSetPointerInt(fd, fioasync, 1) }),
 }
 
