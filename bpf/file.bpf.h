@@ -532,7 +532,8 @@ static __always_inline int controlled(struct file *file, unsigned int cmd, int r
 			return 0;
 		return refuse_always(&c);
 	}
-	if ((cmd != TIOCSTI && cmd != TIOCLINUX) || !jailed(&c, HOOK_FILE_IOCTL))
+	if ((cmd != TIOCSTI && cmd != TIOCLINUX && (cmd != FIOASYNC || !S_ISCHR(mode))) ||
+	    !jailed(&c, HOOK_FILE_IOCTL))
 		return 0;
 	return refuse_always(&c);
 }
@@ -547,6 +548,23 @@ SEC("lsm/file_ioctl_compat")
 int BPF_PROG(file_ioctl_compat, struct file *file, unsigned int cmd, unsigned long arg, int ret)
 {
 	return controlled(file, cmd, ret);
+}
+
+/*
+ * The kernel signals whoever is in a terminal's foreground, in any pid namespace,
+ * when somebody types; with F_SETSIG that may kill. FIOASYNC is the same by ioctl.
+ */
+SEC("lsm/file_fcntl")
+int BPF_PROG(file_fcntl, struct file *file, unsigned int cmd, unsigned long arg, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret)
+		return ret;
+	if (cmd != F_SETFL || !(arg & FASYNC) || !S_ISCHR(file->f_inode->i_mode) ||
+	    !jailed(&c, HOOK_FILE_FCNTL))
+		return 0;
+	return refuse_always(&c);
 }
 
 #endif

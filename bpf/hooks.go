@@ -158,6 +158,7 @@ func lookHooks() []Hook {
 		required("sb_statfs", 1, "free space of outside file systems"),
 		required("path_notify", 3, "watching outside directories"),
 		required("file_ioctl", 3, "typing into the terminal; changing readable files by ioctl"),
+		required("file_fcntl", 3, "signals to what runs in the terminal's foreground (O_ASYNC)"),
 		{
 			Name: "file_ioctl_compat", Programs: one("file_ioctl_compat", 3), Since: "6.1",
 			Closes:  "the same from a 32-bit process",

@@ -123,6 +123,7 @@ enum hook {
 	HOOK_SOCKET_SETSOCKOPT,
 	HOOK_NETLINK_SEND,
 	HOOK_CAPABLE,
+	HOOK_FILE_FCNTL,
 };
 
 /* An IP address in network order; IPv4 as ::ffff:a.b.c.d. */

@@ -112,6 +112,7 @@ const (
 	jailHookHOOK_SOCKET_SETSOCKOPT     jailHook = 57
 	jailHookHOOK_NETLINK_SEND          jailHook = 58
 	jailHookHOOK_CAPABLE               jailHook = 59
+	jailHookHOOK_FILE_FCNTL            jailHook = 60
 )
 
 type jailJail struct {
@@ -329,6 +330,7 @@ const (
 	jailProgBpfProg                = "bpf_prog"
 	jailProgCapable                = "capable"
 	jailProgDescriptors            = "descriptors"
+	jailProgFileFcntl              = "file_fcntl"
 	jailProgFileIoctl              = "file_ioctl"
 	jailProgFileIoctlCompat        = "file_ioctl_compat"
 	jailProgFileOpen               = "file_open"
@@ -457,6 +459,7 @@ type jailProgramSpecs struct {
 	BpfProg                *ebpf.ProgramSpec `ebpf:"bpf_prog"`
 	Capable                *ebpf.ProgramSpec `ebpf:"capable"`
 	Descriptors            *ebpf.ProgramSpec `ebpf:"descriptors"`
+	FileFcntl              *ebpf.ProgramSpec `ebpf:"file_fcntl"`
 	FileIoctl              *ebpf.ProgramSpec `ebpf:"file_ioctl"`
 	FileIoctlCompat        *ebpf.ProgramSpec `ebpf:"file_ioctl_compat"`
 	FileOpen               *ebpf.ProgramSpec `ebpf:"file_open"`
@@ -644,6 +647,7 @@ type jailPrograms struct {
 	BpfProg                *ebpf.Program `ebpf:"bpf_prog"`
 	Capable                *ebpf.Program `ebpf:"capable"`
 	Descriptors            *ebpf.Program `ebpf:"descriptors"`
+	FileFcntl              *ebpf.Program `ebpf:"file_fcntl"`
 	FileIoctl              *ebpf.Program `ebpf:"file_ioctl"`
 	FileIoctlCompat        *ebpf.Program `ebpf:"file_ioctl_compat"`
 	FileOpen               *ebpf.Program `ebpf:"file_open"`
@@ -731,6 +735,7 @@ func (p *jailPrograms) Close() error {
 		p.BpfProg,
 		p.Capable,
 		p.Descriptors,
+		p.FileFcntl,
 		p.FileIoctl,
 		p.FileIoctlCompat,
 		p.FileOpen,

@@ -92,6 +92,7 @@ enum {
 #define S_ISREG(mode)	 (((mode) & S_IFMT) == S_IFREG)
 #define S_ISDIR(mode)	 (((mode) & S_IFMT) == S_IFDIR)
 #define S_ISSOCK(mode)	 (((mode) & S_IFMT) == S_IFSOCK)
+#define S_ISCHR(mode)	 (((mode) & S_IFMT) == S_IFCHR)
 #define S_ISDEVICE(mode) (((mode) & S_IFMT) == S_IFBLK || ((mode) & S_IFMT) == S_IFCHR)
 
 /* include/linux/socket.h, include/linux/net.h */
@@ -167,10 +168,15 @@ enum {
 /* include/uapi/asm-generic/ioctls.h */
 enum {
 	TIOCSTI = 0x5412,
-	TIOCLINUX = 0x541C
+	TIOCLINUX = 0x541C,
+	FIOASYNC = 0x5452
 };
 #define IOC_TYPE(cmd) (((cmd) >> 8) & 0xff)
 #define TERMINAL_TYPE 0x54
+
+/* include/uapi/asm-generic/fcntl.h */
+#define F_SETFL 4
+#define FASYNC	00020000
 
 /* include/uapi/linux/fs.h: those that only tell. */
 #define FIGETBSZ	  2

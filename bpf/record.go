@@ -119,6 +119,7 @@ var hookNames = [...]string{
 	jailHookHOOK_FILE_OPEN:             "file_open",
 	jailHookHOOK_FILE_RECEIVE:          "file_receive",
 	jailHookHOOK_FILE_IOCTL:            "file_ioctl",
+	jailHookHOOK_FILE_FCNTL:            "file_fcntl",
 	jailHookHOOK_PATH_UNLINK:           "path_unlink",
 	jailHookHOOK_PATH_RMDIR:            "path_rmdir",
 	jailHookHOOK_PATH_MKDIR:            "path_mkdir",

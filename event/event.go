@@ -75,6 +75,7 @@ var tried = map[string]string{
 	"file_open":           "open",
 	"file_receive":        "receive a descriptor of",
 	"file_ioctl":          "control (ioctl)",
+	"file_fcntl":          "control (fcntl)",
 	"path_unlink":         "remove",
 	"path_rmdir":          "remove directory",
 	"path_mkdir":          "make directory",
