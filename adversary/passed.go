@@ -41,18 +41,6 @@ var passed = []Case{
 		return call("fsetxattr", unix.Fsetxattr(fd, "user.attacker", []byte(mark), 0))
 	}),
 	{
-		Name: "fd_passed_pipe", Family: "descriptors", Source: passedSource, Fresh: true,
-		What:  "is passed a pipe of a process outside and copies what is in it (tee)",
-		Hooks: []string{"file_receive"}, Setup: passPipe,
-		Attack: withPassed(func(_ *Target, fd int) ([]byte, error) {
-			return throughPipe(func(to int) error {
-				_, err := unix.Tee(fd, to, 256, unix.SPLICE_F_NONBLOCK)
-				return call("tee", err)
-			})
-		}),
-		Judge: tokenRead,
-	},
-	{
 		Name: "fd_passed_lease", Family: "descriptors", Source: passedSource, Fresh: true,
 		What:  "is passed an outside file and takes a lease, which holds up its writers",
 		Hooks: received,
@@ -196,17 +184,6 @@ func throughPipe(fill func(to int) error) ([]byte, error) {
 	buf := make([]byte, 256)
 	n, err := unix.Read(p[0], buf)
 	return buf[:max(n, 0)], call("read", err)
-}
-
-func passPipe(s *Scene) error {
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return err
-	}
-	s.pass = append(s.pass, p[0])
-	s.onClose(func() { unix.Close(p[0]); unix.Close(p[1]) })
-	_, err := unix.Write(p[1], []byte(s.Token))
-	return err
 }
 
 func lease(t *Target, fd int) ([]byte, error) {
