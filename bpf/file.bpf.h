@@ -480,6 +480,14 @@ static __always_inline bool only_tells(unsigned int cmd)
 	return IOC_TYPE(cmd) == TERMINAL_TYPE; /* isatty(3), FIONREAD, FIOCLEX */
 }
 
+/* What outlives the jail in a terminal that it shares: input, its discipline, an owner. */
+static __always_inline bool harms_terminal(unsigned int cmd, umode_t mode)
+{
+	if (cmd == FIOASYNC)
+		return S_ISCHR(mode);
+	return cmd == TIOCSTI || cmd == TIOCLINUX || cmd == TIOCSETD;
+}
+
 /*
  * On files: flags, subvolumes and verity change an object through a descriptor
  * that was opened to read. On terminals: what is typed into one is read by the
@@ -532,8 +540,7 @@ static __always_inline int controlled(struct file *file, unsigned int cmd, int r
 			return 0;
 		return refuse_always(&c);
 	}
-	if ((cmd != TIOCSTI && cmd != TIOCLINUX && (cmd != FIOASYNC || !S_ISCHR(mode))) ||
-	    !jailed(&c, HOOK_FILE_IOCTL))
+	if (!harms_terminal(cmd, mode) || !jailed(&c, HOOK_FILE_IOCTL))
 		return 0;
 	return refuse_always(&c);
 }

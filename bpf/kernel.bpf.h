@@ -169,6 +169,7 @@ enum {
 enum {
 	TIOCSTI = 0x5412,
 	TIOCLINUX = 0x541C,
+	TIOCSETD = 0x5423,
 	FIOASYNC = 0x5452
 };
 #define IOC_TYPE(cmd) (((cmd) >> 8) & 0xff)

@@ -111,7 +111,7 @@ func withoutCapability(lsms []string) []string {
 
 // namespaceFlags are the namespaces of a jail, for clone(2). A kernel without
 // IPC namespaces will do if it has nothing that they would separate.
-func namespaceFlags(u User, n policy.Network) (uintptr, error) {
+func namespaceFlags(n policy.Network) (uintptr, error) {
 	flags, err := networkFlags(n)
 	if err != nil {
 		return 0, err
@@ -120,7 +120,7 @@ func namespaceFlags(u User, n policy.Network) (uintptr, error) {
 	if exists("/proc/self/ns/uts") {
 		flags |= unix.CLONE_NEWUTS
 	}
-	if u.UID == 0 && exists("/proc/self/ns/cgroup") { // see coverCgroups
+	if exists("/proc/self/ns/cgroup") { // see coverCgroups
 		flags |= unix.CLONE_NEWCGROUP
 	}
 	switch {

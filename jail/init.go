@@ -161,10 +161,8 @@ func makeMounts(s setup) error {
 	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("mount /dev/pts: %w", err)
 	}
-	if s.User.UID == 0 {
-		if err := coverCgroups(); err != nil {
-			return err
-		}
+	if err := coverCgroups(); err != nil {
+		return err
 	}
 	for _, dir := range policy.Private {
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {

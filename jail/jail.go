@@ -133,7 +133,7 @@ type pid1 struct {
 // startInit starts pid 1 and waits until its mounts are there to be labelled. The
 // command's process is still starting then.
 func startInit(cfg Config, hugePages bool) (*pid1, error) {
-	namespaces, err := namespaceFlags(cfg.User, cfg.Policy.Network)
+	namespaces, err := namespaceFlags(cfg.Policy.Network)
 	if err != nil {
 		return nil, err
 	}
