@@ -70,7 +70,7 @@ func Families() []string {
 // Cases returns every case, grouped by family.
 func Cases() []Case {
 	return slices.Concat(
-		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, metadata,
+		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, planted, metadata,
 		watching, descriptors, passed, rings, compat, sockets, network, kinds, namespaces,
 		terminal, processes, signals, keys, lifecycle, clones, devices, kernelDoors, machine,
 		identities, rootSpaces, layers,
