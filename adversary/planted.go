@@ -38,7 +38,8 @@ func plant(verb, what, path string, setup func(*Scene) error, attack func(*Targe
 // may leave that elsewhere.
 func marked(c Case, path string) Case {
 	c.Judge = func(s *Scene) string {
-		if data, err := os.ReadFile(s.In(path)); err == nil && strings.Contains(string(data), mark) {
+		data, err := os.ReadFile(s.In(path))
+		if err == nil && strings.Contains(string(data), mark) {
 			return filepath.Base(path) + " holds what the attacker wrote"
 		}
 		return ""
@@ -87,7 +88,7 @@ func (t *Target) move(from, to string) error {
 // plantedNew make what was not there.
 var plantedNew = []Case{
 	plant("vscode", "makes .vscode/tasks.json", ".vscode", nil, inside("tasks.json"), "path_mkdir"),
-	plant("claude", "makes .claude/settings.json, with hooks", ".claude", nil,
+	plant("claude_settings", "makes .claude/settings.json, with hooks", ".claude", nil,
 		inside("settings.json"), "path_mkdir"),
 	plant("cursor", "makes .cursor/mcp.json", ".cursor", nil, inside("mcp.json"), "path_mkdir"),
 	plant("codex", "makes .codex/config.toml", ".codex", nil, inside("config.toml"), "path_mkdir"),

@@ -11,6 +11,9 @@ const gitSource = "D71 fletch#564 sandvault#177 DefenseClaw#573"
 // plantedGit change what git outside obeys in a repository that was there before.
 var plantedGit = inGit(
 	plant("git_hook", "adds a hook", repo+"/hooks/post-checkout", aRepository, below, "path_mknod"),
+	plant("hook_existing", "overwrites a hook", repo+"/hooks/update", aRepository,
+		func(_ *Target, p string) error { return scribble(p, unix.O_TRUNC) }, "file_open",
+		"path_truncate"),
 	plant("git_hook_rename", "moves a hook into place", repo+"/hooks/pre-commit", aRepository,
 		fromOwn(unix.Rename, "rename"), "path_rename"),
 	plant("git_hook_link", "links a hook into place", repo+"/hooks/pre-commit", aRepository,
@@ -145,7 +148,8 @@ func hide(verb, where string, prepare func(*Target) error, to string) Case {
 // reinit is a case in which the user makes a repository where the attacker had one.
 func reinit() Case {
 	const config = "own/.git/config"
-	c := marked(plant("git_init_outside", "changes a repository that the user makes where it had one",
+	c := marked(plant("git_init_outside",
+		"changes a repository that the user makes where it had one",
 		config, nil, func(t *Target, path string) error {
 			if err := t.makeDirs("own", "own/.git"); err != nil {
 				return err

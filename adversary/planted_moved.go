@@ -45,7 +45,8 @@ var plantedMoved = []Case{
 			}
 			return t.move("clone/sub", "sub")
 		}, "file_open"), tasks),
-	marked(plant("packages_around", "makes node_modules of what is around a directory with a .vscode",
+	marked(plant("packages_around",
+		"makes node_modules of what is around a directory with a .vscode",
 		tasks, already(tasks),
 		func(t *Target, path string) error {
 			if err := t.makeDirs("dir"); err != nil {
@@ -73,7 +74,8 @@ var plantedMoved = []Case{
 // visit is a case that moves a directory to where names are free, changes what is
 // protected in it, and moves it back.
 func visit(verb, where string, prepare func(*Target) error, to string) Case {
-	return marked(plant(verb, "moves a directory "+where+", changes the .vscode in it, moves it back",
+	return marked(plant(verb,
+		"moves a directory "+where+", changes the .vscode in it, moves it back",
 		tasks, already(tasks),
 		func(t *Target, _ string) error {
 			if err := prepare(t); err != nil {

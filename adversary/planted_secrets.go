@@ -39,7 +39,8 @@ var plantedSecrets = []Case{
 			}
 			return read(t.in("l"))
 		}),
-	dotenv("rename", "renames .env and reads it", ".env", func(t *Target, p string) ([]byte, error) {
+	dotenv("rename", "renames .env and reads it", ".env", func(t *Target, p string) (
+		[]byte, error) {
 		if err := unix.Rename(p, t.in("x")); err != nil {
 			return nil, call("rename", err)
 		}

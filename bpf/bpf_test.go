@@ -146,7 +146,7 @@ func TestRecordedHooksAreInTheTable(t *testing.T) {
 // Every program keeps an earlier refusal and asks whether the task is jailed.
 func TestEveryHookAsksWhoIsThere(t *testing.T) {
 	asking := regexp.MustCompile(
-		`jailed\(&c|(inode|times|entry|attributes)_changed\(|node_made\(|` +
+		`jailed\(&c|(inode|times|entry|attributes)_changed\(|(node_made|entry_removed)\(|` +
 			`(looked_at|never|only_peers|controlled)\(`)
 	program := regexp.MustCompile(`(?s)SEC\("lsm/(\w+)"\)\nint BPF_PROG.*?\n}\n`)
 	for _, file := range []string{

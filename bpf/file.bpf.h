@@ -68,7 +68,7 @@ static __always_inline enum why forbidden(struct current_jail *c, struct dentry 
 	if (given & RIGHT_GUARDED) {
 		if (may_be_ruled(c->jail, dentry) && name_denies(c->jail, dentry))
 			return WHY_DENIED;
-		if (want & RIGHT_WRITE && names_protect(c->jail, dentry))
+		if (want & RIGHT_WRITE && names_protect(c->jail, dentry, is_directory(dentry)))
 			return WHY_PROTECTED;
 	}
 	if (links_forbid(c, dentry, want, given))
@@ -97,32 +97,44 @@ static __always_inline int check_use(struct current_jail *c, struct dentry *dent
  * The rights for making or removing a name, which may be a rule's own; without
  * RIGHT_WRITE if the name is protected or leads to a rule.
  */
-static __always_inline __u32 entry_rights(struct current_jail *c, struct dentry *entry)
+static __noinline __u32 entry_rights(struct current_jail *c, struct dentry *entry, bool directory)
 {
 	__u32 given = rights_at(c->jail, entry);
+	__u32 why = c->jail->zero;
 
-	if (given & RIGHT_FIXED)
-		return given & ~RIGHT_WRITE;
-	if (given & RIGHT_WRITE && given & RIGHT_GUARDED && names_protect(c->jail, entry)) {
-		c->why = WHY_PROTECTED;
-		return given & ~RIGHT_WRITE;
+	if (given & RIGHT_FIXED) {
+		given &= ~RIGHT_WRITE;
+	} else if (given & RIGHT_WRITE && given & RIGHT_GUARDED &&
+		   names_protect(c->jail, entry, directory)) {
+		why |= WHY_PROTECTED;
+		given &= ~RIGHT_WRITE;
 	}
-	return given;
+	c->why |= why | c->jail->zero;
+	return given | c->jail->zero;
 }
 
 static __always_inline int check_entry(struct current_jail *c, struct dentry *entry)
 {
-	__u32 given = entry_rights(c, entry);
+	__u32 given = entry_rights(c, entry, is_directory(entry));
 
 	if (given & RIGHT_WRITE)
 		return 0;
 	return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
 }
 
+static __always_inline int check_removal(struct current_jail *c, struct dentry *entry)
+{
+	int error = check_entry(c, entry);
+
+	if (!error && is_repository(c->jail, entry))
+		forget(c->jail, entry);
+	return error;
+}
+
 /* What the jail makes itself is not guarded from it. */
 static __always_inline int check_new(struct current_jail *c, struct dentry *entry, bool directory)
 {
-	__u32 given = entry_rights(c, entry);
+	__u32 given = entry_rights(c, entry, directory);
 
 	if (!(given & RIGHT_WRITE))
 		return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
@@ -202,7 +214,7 @@ int BPF_PROG(path_unlink, const struct path *dir, struct dentry *dentry, int ret
 
 	if (ret || !jailed(&c, HOOK_PATH_UNLINK))
 		return ret;
-	return check_entry(&c, dentry);
+	return check_removal(&c, dentry);
 }
 
 SEC("lsm/path_rmdir")
@@ -212,7 +224,7 @@ int BPF_PROG(path_rmdir, const struct path *dir, struct dentry *dentry, int ret)
 
 	if (ret || !jailed(&c, HOOK_PATH_RMDIR))
 		return ret;
-	return check_entry(&c, dentry);
+	return check_removal(&c, dentry);
 }
 
 SEC("lsm/path_mkdir")
@@ -259,8 +271,8 @@ static __always_inline int check_link(struct current_jail *c, struct dentry *old
 				      struct dentry *new_dentry)
 {
 	const __u32 want = RIGHT_READ | RIGHT_WRITE;
-	__u32 from = has_no_path(old_dentry) ? want : entry_rights(c, old_dentry);
-	__u32 to = entry_rights(c, new_dentry);
+	__u32 from = has_no_path(old_dentry) ? want : entry_rights(c, old_dentry, false);
+	__u32 to = entry_rights(c, new_dentry, false);
 
 	if ((from & want) == want && to & RIGHT_WRITE)
 		return 0;
@@ -282,15 +294,46 @@ int BPF_PROG(path_link, struct dentry *old_dentry, const struct path *new_dir,
 	return check_link(&c, old_dentry, new_dentry);
 }
 
-/* Called once a direction for RENAME_EXCHANGE; both names are checked either way. */
-static __always_inline int check_rename(struct current_jail *c, struct dentry *old_dentry,
-					struct dentry *new_dentry)
+/* Does moving a directory to a name change what is free of rules for names in it? */
+static __always_inline bool frees(struct current_jail *c, struct dentry *directory,
+				  struct dentry *name, __u32 rights, bool exchange)
 {
-	__u32 from = entry_rights(c, old_dentry);
-	__u32 to = entry_rights(c, new_dentry);
+	if (!is_directory(directory) && !(exchange && is_directory(name)))
+		return false;
+	return rights & RIGHT_GUARDED || changes_freedom(c->jail, directory, name, exchange);
+}
 
-	if (from & to & RIGHT_WRITE)
+/*
+ * What the jail has made stays known under a new name, if there was nothing under
+ * it: else it may fail, and what is there is not the jail's.
+ */
+static __always_inline void renamed(struct current_jail *c, struct dentry *old_dentry,
+				    struct dentry *new_dentry)
+{
+	if (has_made(c->jail, old_dentry) && !exists(new_dentry))
+		remember(c->jail, new_dentry);
+	else
+		forget(c->jail, new_dentry);
+	forget(c->jail, old_dentry);
+}
+
+static __always_inline int check_rename(struct current_jail *c, struct dentry *old_dentry,
+					struct dentry *new_dentry, unsigned int flags)
+{
+	bool exchange = flags & RENAME_EXCHANGE;
+	__u32 from = entry_rights(c, old_dentry, is_directory(exchange ? new_dentry : old_dentry));
+	__u32 to = entry_rights(c, new_dentry, is_directory(old_dentry));
+
+	if (from & to & RIGHT_WRITE) {
+		if (!((from | to) & RIGHT_GUARDED))
+			return 0;
+		if (frees(c, old_dentry, new_dentry, from ^ to, exchange)) {
+			c->why = WHY_PROTECTED;
+			return refuse(c, old_dentry, RIGHT_WRITE, from, ERROR(EXDEV));
+		}
+		renamed(c, old_dentry, new_dentry);
 		return 0;
+	}
 	if (to & RIGHT_WRITE)
 		return refuse(c, old_dentry, RIGHT_WRITE, from, ERROR(EXDEV));
 	if (from & RIGHT_WRITE)
@@ -306,7 +349,7 @@ int BPF_PROG(path_rename, const struct path *old_dir, struct dentry *old_dentry,
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	return check_rename(&c, old_dentry, new_dentry);
+	return check_rename(&c, old_dentry, new_dentry, flags);
 }
 
 SEC("lsm/path_truncate")

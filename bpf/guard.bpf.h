@@ -112,6 +112,18 @@ static __noinline int remember(const struct jail *jail, struct dentry *entry)
 	return 0;
 }
 
+/* What comes to this name next may be somebody else's. */
+static __noinline int forget(const struct jail *jail, struct dentry *entry)
+{
+	struct made_key key = {};
+
+	if (entry->d_name.len >= MADE_LEN || !made_key(jail, entry->d_parent, &key))
+		return 0;
+	bpf_probe_read_kernel_str(key.name, sizeof(key.name), entry->d_name.name);
+	bpf_map_delete_elem(&made, &key);
+	return 0;
+}
+
 /* A label that only leads to a rule does not end the search for names. */
 static __always_inline bool ends_search(const struct jail *jail, struct dentry *dentry)
 {
@@ -120,31 +132,96 @@ static __always_inline bool ends_search(const struct jail *jail, struct dentry *
 	return label && !(label->rights & RIGHT_WAY);
 }
 
-static long to_freedom(__u32 i, struct walk *w)
-{
-	struct dentry *dentry = w->dentry;
+/*
+ * One walk up answers everything: whether a name on the way forbids to change an
+ * object, and whether that is free of such names. What is in packages is free by a
+ * name; what is in a clone of the jail's, if all that lies between is the jail's too:
+ * what was moved into it is not part of it.
+ */
+enum way {
+	WAY_RULED = 1 << 0, /* passed a protected or denied name */
+	WAY_MOVED = 1 << 1, /* ... and after that what the jail has not made */
+	WAY_FORBIDDEN = 1 << 2,
+	WAY_DIRECTORY = 1 << 3, /* the object is one, or becomes one */
+};
 
-	if (ends_search(w->jail, dentry))
-		return 1;
-	if (kind_of_name(w->jail, NAMES_ANYWHERE, dentry) == NAME_FREE ||
-	    (has_made_git(w->jail, dentry) && has_made(w->jail, dentry))) {
-		w->end = dentry;
-		return 1;
+struct guard_walk {
+	struct walk walk;
+	struct dentry *object;
+	struct dentry *below;	/* the one before */
+	struct dentry *modules; /* git's, the innermost */
+	__u32 way;
+};
+
+static __always_inline bool stays_directory(const struct guard_walk *w)
+{
+	return w->way & WAY_DIRECTORY && (is_directory(w->object) || !exists(w->object));
+}
+
+/* A .git that the jail has not made, and what of it leads to the object. */
+static __always_inline void pass_git(struct guard_walk *w, struct dentry *git)
+{
+	__u32 kind;
+
+	if (git == w->object) {
+		if (exists(git))
+			w->way |= WAY_FORBIDDEN;
+		return;
 	}
-	w->dentry = dentry->d_parent;
+	kind = kind_of_name(w->walk.jail, NAMES_IN_REPOSITORY, w->below);
+	if (kind == NAME_PROTECTED ||
+	    (kind == NAME_MODULES && w->below == w->object && exists(w->object)))
+		w->way |= WAY_FORBIDDEN;
+	else if (kind == NAME_MODULES && !w->modules)
+		w->modules = w->below;
+}
+
+static __always_inline void pass_name(struct guard_walk *w, struct dentry *dentry, bool own)
+{
+	__u32 kind = kind_of_name(w->walk.jail, NAMES_ANYWHERE, dentry);
+
+	if (kind == NAME_FREE)
+		w->way &= ~(WAY_RULED | WAY_MOVED);
+	if (kind == NAME_REPOSITORY && !own)
+		pass_git(w, dentry);
+	if (kind == NAME_PROTECTED ||
+	    (kind == NAME_DENIED && dentry == w->object && !stays_directory(w)))
+		w->way |= WAY_RULED;
+}
+
+/* A directory above a name that is ruled. */
+static __always_inline void pass_above(struct guard_walk *w, struct dentry *dentry, bool own)
+{
+	if (!own)
+		w->way |= WAY_MOVED;
+	else if (!(w->way & WAY_MOVED) && has_made_git(w->walk.jail, dentry))
+		w->way &= ~WAY_RULED;
+}
+
+static long to_label(__u32 i, struct guard_walk *w)
+{
+	struct dentry *dentry = w->walk.dentry;
+	bool above = w->way & WAY_RULED;
+	bool named, own;
+
+	if (ends_search(w->walk.jail, dentry))
+		return 1;
+	named = may_be_ruled(w->walk.jail, dentry);
+	if (above || named) {
+		own = has_made(w->walk.jail, dentry);
+		if (above)
+			pass_above(w, dentry, own);
+		if (named)
+			pass_name(w, dentry, own);
+		if (w->way & WAY_FORBIDDEN)
+			return 1;
+	}
+	w->below = dentry;
+	w->walk.dentry = dentry->d_parent;
 	return 0;
 }
 
-/* In a repository that the jail has cloned, or among packages it has installed? */
-static __noinline bool is_free(const struct jail *jail, struct dentry *directory)
-{
-	struct walk w = {.jail = jail, .dentry = directory};
-
-	bpf_loop(MAX_DEPTH, to_freedom, &w, 0);
-	return w.end;
-}
-
-/* ---- Git's own ---- */
+/* ---- Git's modules and worktrees ---- */
 
 struct module_walk {
 	struct walk walk;
@@ -171,8 +248,8 @@ static long to_modules(__u32 i, struct module_walk *w)
  * An object in .git/modules or .git/worktrees: settings and hooks are protected,
  * and directories are not moved away, unless the jail made the module.
  */
-static __noinline bool module_forbids(const struct jail *jail, struct dentry *object,
-				      struct dentry *modules)
+static __always_inline bool module_forbids(const struct jail *jail, struct dentry *object,
+					   struct dentry *modules)
 {
 	struct module_walk w = {
 		.walk = {.jail = jail, .dentry = object, .end = modules},
@@ -183,24 +260,6 @@ static __noinline bool module_forbids(const struct jail *jail, struct dentry *ob
 	return w.found && !w.free;
 }
 
-/* An object at or below a .git, reached through an entry of it. */
-static __noinline bool git_forbids(const struct jail *jail, struct dentry *object,
-				   struct dentry *git)
-{
-	struct walk w = {.dentry = object, .end = git};
-	__u32 kind;
-
-	if (has_made(jail, git))
-		return false;
-	if (object == git)
-		return exists(object);
-	bpf_loop(MAX_DEPTH, to_entry, &w, 0);
-	kind = kind_of_name(jail, NAMES_IN_REPOSITORY, w.dentry);
-	if (kind == NAME_MODULES && object != w.dentry)
-		return module_forbids(jail, object, w.dentry);
-	return kind == NAME_PROTECTED || (kind == NAME_MODULES && exists(object));
-}
-
 static __always_inline bool is_repository(const struct jail *jail, struct dentry *entry)
 {
 	return may_be_ruled(jail, entry) &&
@@ -209,47 +268,100 @@ static __always_inline bool is_repository(const struct jail *jail, struct dentry
 
 /* ---- The verdict ---- */
 
-struct guard_walk {
-	struct walk walk;
-	struct dentry *ruled; /* has a name that is protected or denied */
-	struct dentry *git;   /* the outermost .git */
+/* Do the names on the way forbid to change an object, which need not exist? */
+static __noinline bool names_protect(const struct jail *jail, struct dentry *object, bool directory)
+{
+	struct guard_walk w = {
+		.walk = {.jail = jail, .dentry = object},
+		.object = object,
+		.below = object,
+		.way = (directory ? WAY_DIRECTORY : 0) | jail->zero,
+	};
+
+	bpf_loop(MAX_DEPTH, to_label, &w, 0);
+	if (w.way & (WAY_RULED | WAY_FORBIDDEN))
+		return true;
+	return w.modules && module_forbids(jail, object, w.modules);
+}
+
+enum freedom {
+	NOT_FREE,
+	FREE_MADE,
+	FREE_PACKAGES,
 };
 
-static long to_label(__u32 i, struct guard_walk *w)
+struct freedom_walk {
+	struct walk walk;
+	__u32 freedom;
+	__u32 moved;
+};
+
+static long to_freedom(__u32 i, struct freedom_walk *w)
 {
 	struct dentry *dentry = w->walk.dentry;
 	const struct jail *jail = w->walk.jail;
 
-	if (may_be_ruled(jail, dentry)) {
-		__u32 kind = kind_of_name(jail, NAMES_ANYWHERE, dentry);
-
-		if (kind == NAME_REPOSITORY)
-			w->git = dentry;
-		if (kind == NAME_PROTECTED || (kind == NAME_DENIED && !is_directory(dentry)))
-			w->ruled = dentry;
-	}
 	if (ends_search(jail, dentry))
 		return 1;
+	if (kind_of_name(jail, NAMES_ANYWHERE, dentry) == NAME_FREE) {
+		w->freedom = FREE_PACKAGES;
+		return 1;
+	}
+	if (!has_made(jail, dentry))
+		w->moved = 1;
+	else if (!w->moved && has_made_git(jail, dentry))
+		w->freedom = FREE_MADE;
 	w->walk.dentry = dentry->d_parent;
 	return 0;
 }
 
-/* Do the names on the way forbid to change an object, which need not exist? */
-static __noinline bool names_protect(const struct jail *jail, struct dentry *object)
+/* Is what is in a directory free of rules for names, and why? */
+static __noinline __u32 freedom_in(const struct jail *jail, struct dentry *directory, __u32 moved)
 {
-	struct guard_walk w = {.walk = {.jail = jail, .dentry = object}};
+	struct freedom_walk w = {
+		.walk = {.jail = jail, .dentry = directory},
+		.freedom = jail->zero,
+		.moved = moved | jail->zero,
+	};
 
-	bpf_loop(MAX_DEPTH, to_label, &w, 0);
-	if (w.ruled && !is_free(jail, w.ruled->d_parent))
-		return true;
-	return w.git && git_forbids(jail, object, w.git);
+	bpf_loop(MAX_DEPTH, to_freedom, &w, 0);
+	return w.freedom;
+}
+
+/* The freedom in a directory once it is moved to a name. */
+static __always_inline __u32 freedom_after(const struct jail *jail, struct dentry *directory,
+					   struct dentry *name)
+{
+	bool own = has_made(jail, directory);
+
+	if (kind_of_name(jail, NAMES_ANYWHERE, name) == NAME_FREE)
+		return FREE_PACKAGES;
+	if (own && has_made_git(jail, directory))
+		return FREE_MADE;
+	return freedom_in(jail, name->d_parent, !own);
+}
+
+/*
+ * Would moving a directory free what is protected in it, or bring what was free to
+ * where it is protected? EXDEV then makes mv copy it, name by name. What is exchanged
+ * has to have the same freedom before.
+ */
+static __noinline bool changes_freedom(const struct jail *jail, struct dentry *directory,
+				       struct dentry *name, bool exchange)
+{
+	__u32 before = freedom_in(jail, directory, 0);
+	__u32 after = exchange ? freedom_in(jail, name, 0) : freedom_after(jail, directory, name);
+
+	if (!exchange && before == NOT_FREE && after == FREE_MADE)
+		return false;
+	return before != after;
 }
 
 /* Does the name of an object forbid to open it? */
 static __noinline bool name_denies(const struct jail *jail, struct dentry *dentry)
 {
 	return kind_of_name(jail, NAMES_ANYWHERE, dentry) == NAME_DENIED && !is_directory(dentry) &&
-	       !is_free(jail, dentry->d_parent);
+	       freedom_in(jail, dentry->d_parent, 0) == NOT_FREE;
 }
 
 #endif

@@ -19,16 +19,25 @@ static __always_inline int entry_changed(struct dentry *dentry, __u32 hook, int 
 	return check_entry(&c, dentry);
 }
 
+static __always_inline int entry_removed(struct dentry *dentry, __u32 hook, int ret)
+{
+	struct current_jail c = {};
+
+	if (ret || !jailed(&c, hook))
+		return ret;
+	return check_removal(&c, dentry);
+}
+
 SEC("lsm/inode_unlink")
 int BPF_PROG(inode_unlink, struct inode *dir, struct dentry *dentry, int ret)
 {
-	return entry_changed(dentry, HOOK_PATH_UNLINK, ret);
+	return entry_removed(dentry, HOOK_PATH_UNLINK, ret);
 }
 
 SEC("lsm/inode_rmdir")
 int BPF_PROG(inode_rmdir, struct inode *dir, struct dentry *dentry, int ret)
 {
-	return entry_changed(dentry, HOOK_PATH_RMDIR, ret);
+	return entry_removed(dentry, HOOK_PATH_RMDIR, ret);
 }
 
 SEC("lsm/inode_mkdir")
@@ -85,6 +94,7 @@ int BPF_PROG(inode_link, struct dentry *old_dentry, struct inode *dir, struct de
 	return check_link(&c, old_dentry, new_dentry);
 }
 
+/* Called once a direction for RENAME_EXCHANGE. */
 SEC("lsm/inode_rename")
 int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, struct inode *new_dir,
 	     struct dentry *new_dentry, int ret)
@@ -93,7 +103,7 @@ int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, str
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	return check_rename(&c, old_dentry, new_dentry);
+	return check_rename(&c, old_dentry, new_dentry, 0);
 }
 
 /* Mode, owner, length and times at once. */

@@ -57,7 +57,13 @@ struct jail {
 	__u64 cookie; /* differs between any two jails, also over time */
 	__u32 multipliers[2];
 	enum jail_flag flags;
-	__u32 slot;	    /* its own number */
+	__u32 slot; /* its own number */
+	/*
+	 * Always 0, which the verifier does not know: it follows a flag that may be
+	 * set or not once, but each that it knows one by one.
+	 */
+	__u32 zero;
+	__u32 unused;
 	__u8 initials[256]; /* 1: a rule for names anywhere begins with this byte */
 	struct label labels[MAX_LABELS];
 };
@@ -157,7 +163,7 @@ enum why {
 };
 
 #define NAME_LEN 64
-#define MADE_LEN 32
+#define MADE_LEN 64
 
 /*
  * A rule for names: of entries of one directory, or anywhere. In an LPM trie, so

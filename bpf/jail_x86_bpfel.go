@@ -121,6 +121,8 @@ type jailJail struct {
 	Multipliers [2]uint32
 	Flags       jailJailFlag
 	Slot        uint32
+	Zero        uint32
+	Unused      uint32
 	Initials    [256]uint8
 	Labels      [4096]jailLabel
 }
@@ -157,7 +159,7 @@ type jailMadeKey struct {
 	Parent     uint64
 	Dev        uint32
 	Generation uint32
-	Name       [32]int8
+	Name       [64]int8
 }
 
 type jailNameKey struct {

@@ -222,6 +222,8 @@ struct dentry {
 	struct super_block *d_sb;
 } KERNEL_TYPE;
 
+#define RENAME_EXCHANGE (1 << 1) /* include/uapi/linux/fs.h */
+
 /* The least that fits into every kernel's short names, with its end. */
 #define DNAME_INLINE 32
 

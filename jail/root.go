@@ -28,7 +28,8 @@ func NamedUser(name string) (User, error) {
 
 // coverCgroups mounts the control groups anew where they are mounted: in the jail's
 // cgroup namespace there are only those below its own. Root owns the others, a user
-// those of its sessions, and clone3(2) enters one that it can name. What cannot be mounted anew is covered.
+// those of its sessions, and clone3(2) enters one that it can name. What cannot be
+// mounted anew is covered.
 func coverCgroups() error {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
