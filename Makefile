@@ -8,7 +8,8 @@ VMFLAGS  ?=
 ATTACK   ?=
 FSTIMEOUT ?= 30m
 TESTFLAGS ?= -count=1
-GUESTFLAGS ?=
+GUESTFLAGS ?= -test.skip ^Test(Fault|AsMany)
+MUTATE   ?=
 PREFIX   ?= /usr/local
 OUT      ?= out
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -122,7 +123,7 @@ mutation: setup-vm ## leave out each hook in turn; some case must then leak
 	$(GO) build -trimpath -buildvcs=false -tags mutation -o '$(OUT)/mutation/agent-lock' \
 		./cmd/agent-lock
 	'$(OUT)/mutation/agent-lock' vmtest --kernels '$(KERNELS)' --timeout 40m \
-		--step 'agent-lock guest-mutate' $(VMFLAGS)
+		--step 'agent-lock guest-mutate $(MUTATE)' $(VMFLAGS)
 
 faults: setup-vm ## guests that panic, hang, run out of memory or lie: never a pass
 	$(GO) test -tags vm -count=1 -timeout 30m ./vmtest
