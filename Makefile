@@ -8,7 +8,7 @@ VMFLAGS  ?=
 ATTACK   ?=
 FSTIMEOUT ?= 30m
 TESTFLAGS ?= -count=1
-GUESTFLAGS ?= -test.skip ^Test(Fault|AsMany)
+GUESTFLAGS ?= -test.skip ^Test(Fault|AsMany|Killed|TwoUsers|ManyProcesses)
 MUTATE   ?=
 PREFIX   ?= /usr/local
 OUT      ?= out

@@ -89,7 +89,7 @@ func TestNamesLeaveWorkAlone(t *testing.T) {
 		{"clone", []string{"mkdir c", "mkdir c/.git", "write c/.git/config.lock",
 			"move c/.git/config.lock c/.git/config", "mkdir c/a/.vscode",
 			"write c/a/.vscode/settings.json", "mkdir c/.claude/skills", "write c/.envrc",
-			"write c/.env", "read c/.env", "remove c/a", "remove c"}, "mkdir pkg/.vscode"},
+			"write c/.env", "read c/.env"}, "mkdir pkg/.vscode"},
 		{"clone_then_rename", []string{"mkdir tmp", "mkdir tmp/.git", "write tmp/.git/config",
 			"mkdir tmp/.vscode", "move tmp final", "write final/.vscode/x",
 			"write final/.git/config"}, "mkdir tmp/.vscode"},
