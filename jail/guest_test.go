@@ -420,6 +420,7 @@ func TestSupervisorKilled(t *testing.T) {
 			t.Errorf("the jail read %q", data)
 		}
 	}
+	withoutKeeping(t)
 	dir := project(t)
 	out, stderr, _ := run(t, jailed(dir, nil, "open", filepath.Join(dir, "probe")))
 	if out != "ok\n" {
