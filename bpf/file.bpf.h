@@ -95,7 +95,8 @@ static __always_inline int check_use(struct current_jail *c, struct dentry *dent
 
 /*
  * The rights for making or removing a name, which may be a rule's own; without
- * RIGHT_WRITE if the name is protected or leads to a rule.
+ * RIGHT_WRITE if the name is protected or leads to a rule. With zero in it the verifier
+ * follows one outcome, not all.
  */
 static __noinline __u32 entry_rights(struct current_jail *c, struct dentry *entry, bool directory)
 {
@@ -127,7 +128,7 @@ static __always_inline int check_removal(struct current_jail *c, struct dentry *
 	int error = check_entry(c, entry);
 
 	if (!error && is_repository(c->jail, entry))
-		forget(c->jail, entry);
+		remember(c->jail, entry, identity_of(entry));
 	return error;
 }
 
@@ -139,7 +140,7 @@ static __always_inline int check_new(struct current_jail *c, struct dentry *entr
 	if (!(given & RIGHT_WRITE))
 		return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
 	if (given & RIGHT_GUARDED && (directory || is_repository(c->jail, entry)))
-		remember(c->jail, entry);
+		remember(c->jail, entry, 0);
 	return 0;
 }
 
@@ -311,7 +312,7 @@ static __always_inline void renamed(struct current_jail *c, struct dentry *old_d
 				    struct dentry *new_dentry)
 {
 	if (has_made(c->jail, old_dentry) && !exists(new_dentry))
-		remember(c->jail, new_dentry);
+		remember(c->jail, new_dentry, 0);
 	else
 		forget(c->jail, new_dentry);
 	forget(c->jail, old_dentry);

@@ -82,16 +82,27 @@ static __always_inline bool made_key(const struct jail *jail, struct dentry *dir
 	return true;
 }
 
+/* Which inode, of one that exists. */
+static __always_inline __u64 identity_of(struct dentry *dentry)
+{
+	struct inode *inode = dentry->d_inode;
+
+	return is_null(inode) ? 0 : (__u32)inode->i_ino | (__u64)inode->i_generation << 32;
+}
+
 static __noinline bool has_made(const struct jail *jail, struct dentry *entry)
 {
 	struct made_key key = {};
+	__u64 *removed;
 
 	if (entry->d_name.len >= MADE_LEN || !made_key(jail, entry->d_parent, &key))
 		return false;
 	bpf_probe_read_kernel_str(key.name, sizeof(key.name), entry->d_name.name);
-	return bpf_map_lookup_elem(&made, &key);
+	removed = bpf_map_lookup_elem(&made, &key);
+	return removed && (*removed == 0 || *removed == identity_of(entry));
 }
 
+/* Also when it is gone: rm removes it before what else is in a clone. */
 static __always_inline bool has_made_git(const struct jail *jail, struct dentry *directory)
 {
 	struct made_key key = {.name = ".git"};
@@ -99,16 +110,18 @@ static __always_inline bool has_made_git(const struct jail *jail, struct dentry 
 	return made_key(jail, directory, &key) && bpf_map_lookup_elem(&made, &key);
 }
 
-/* A new directory, or .git, that is about to be made. */
-static __noinline int remember(const struct jail *jail, struct dentry *entry)
+/*
+ * A new directory, or .git, that is about to be made; or a .git that is about to be
+ * removed, which may fail: the next one there may be somebody else's.
+ */
+static __noinline int remember(const struct jail *jail, struct dentry *entry, __u64 removed)
 {
 	struct made_key key = {};
-	__u32 value = 1;
 
 	if (entry->d_name.len >= MADE_LEN || !made_key(jail, entry->d_parent, &key))
 		return 0;
 	bpf_probe_read_kernel_str(key.name, sizeof(key.name), entry->d_name.name);
-	bpf_map_update_elem(&made, &key, &value, BPF_ANY);
+	bpf_map_update_elem(&made, &key, &removed, removed ? BPF_EXIST : BPF_ANY);
 	return 0;
 }
 

@@ -359,7 +359,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct made_key);
-	__type(value, __u32);
+	__type(value, __u64); /* 0, or the inode that was to be removed */
 } made SEC(".maps");
 
 /* Keys made in a jail: address -> its cookie. */

@@ -38,7 +38,8 @@ enum {
 	BPF_F_RDONLY_PROG = 1 << 7
 };
 enum {
-	BPF_ANY = 0
+	BPF_ANY = 0,
+	BPF_EXIST = 2,
 };
 enum {
 	BPF_SK_STORAGE_GET_F_CREATE = 1 << 0
