@@ -55,7 +55,7 @@ func (b *begun) try() (err error) {
 	if b.network, err = openNetwork(b.slot, b.cfg.Policy.Network, pid); err != nil {
 		return err
 	}
-	if b.rules, err = arm(b.slot, b.cfg.Policy, b.cfg.User, b.pid1); err != nil {
+	if b.rules, err = arm(b.slot, b.cfg, b.pid1); err != nil {
 		return err
 	}
 	b.held = append(b.held, b.rules)

@@ -111,7 +111,7 @@ func (d *denials) explain(path string, r bpf.Record) (rule, remedy string) {
 			string(d.cfg.Policy.Hardlinks) + ")", "--hardlinks allow"
 	case bpf.WhyProtected:
 		return explainName("programs outside may act on what is in it later", path,
-			d.cfg.Policy.Names.Ruled(path), policy.Write)
+			d.cfg.Policy.Names.Ruled(d.cfg.Policy.Project, path), policy.Write)
 	case bpf.WhyDenied:
 		return explainName("it may hold secrets", path, path, want)
 	}

@@ -51,7 +51,8 @@ type Config struct {
 	// Weaker is called before the start of a jail without the BPF layer, with what
 	// is lost.
 	Weaker func(losses []string)
-	// Drop leaves parts of the second layers out, to test that they matter.
+	// Drop leaves parts of the second layers, or forms of rules, out, to test that
+	// they matter.
 	Drop []string
 	// Attach changes which programs are attached, to test that they matter.
 	Attach bpf.SetOptions
@@ -256,8 +257,8 @@ var forwarded = []os.Signal{
 
 // arm labels the policy's paths as the jail's mounts show them and puts the
 // labels in force, once the command's process has dropped its privileges.
-func arm(slot *bpf.Slot, p *policy.Policy, u User, pid1 *pid1) (*rules, error) {
-	r, err := resolve(p, fmt.Sprintf("/proc/%d", pid1.cmd.Process.Pid))
+func arm(slot *bpf.Slot, cfg Config, pid1 *pid1) (*rules, error) {
+	r, err := resolve(cfg.Policy, fmt.Sprintf("/proc/%d", pid1.cmd.Process.Pid))
 	if err != nil {
 		return nil, err
 	}
@@ -274,10 +275,11 @@ func arm(slot *bpf.Slot, p *policy.Policy, u User, pid1 *pid1) (*rules, error) {
 		r.Close()
 		return nil, err
 	}
-	opts := slotOptions(p, u)
+	opts := slotOptions(cfg.Policy, cfg.User)
 	opts.Overlays = r.overlays(fds)
 	labels, names, err := r.addresses(fds)
 	if err == nil {
+		names = leaveOut(cfg.Drop, labels, names, &opts)
 		var init bpf.Process
 		if init, err = theInit(self, children); err == nil {
 			err = slot.Arm(labels, names, opts, self, init)

@@ -79,11 +79,14 @@ func cutPrefix(path string) (plain string, prefix bool, err error) {
 	return plain, prefix, nil
 }
 
-// Ruled returns the path up to the name that a rule for names protects or denies,
-// "" if there is none, by names alone. It serves explanations.
-func (n Names) Ruled(path string) string {
+// Ruled returns the path up to the name below a project that a rule for names protects
+// or denies, "" if there is none, by names alone. It serves explanations.
+func (n Names) Ruled(project, path string) string {
+	if path == project || !within(path, project) {
+		return ""
+	}
 	parts := strings.Split(path, "/")
-	for i := 1; i < len(parts); i++ {
+	for i := strings.Count(project, "/") + 1; i < len(parts); i++ {
 		name := strings.ToLower(parts[i])
 		if matches(n.Protected, name) || matches(n.Denied, name) && !matches(n.Allowed, name) {
 			return strings.Join(parts[:i+1], "/")

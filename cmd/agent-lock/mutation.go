@@ -19,7 +19,8 @@ import (
 
 // mutationFlags adds --drop-hook, with which guest-mutate shows that each hook
 // matters: without it, something leaks; --no-path-hooks, which takes the kernel for one
-// without CONFIG_SECURITY_PATH; and --drop-layer, --drop-hook for the other layers.
+// without CONFIG_SECURITY_PATH; and --drop-layer, --drop-hook for the other layers and for
+// forms of rules.
 func mutationFlags(set *flag.FlagSet, f *runFlags) {
 	set.Func("drop-hook", "", func(name string) error {
 		f.attach.Drop = append(f.attach.Drop, name)
@@ -70,6 +71,17 @@ func guestMutate(std stdio, args []string) int {
 			status = 1
 		}
 	}
+	for _, form := range ruleForms {
+		if len(args) > 0 && !slices.Contains(args, form.name) {
+			continue
+		}
+		r := mutateRule(form.name, form.cases, form.flags)
+		r.Kind, r.Family, r.Name = report.Program, "mutation", "without_"+form.name
+		report.WriteTable(std.out, []report.Result{r})
+		if r.Bad() {
+			status = 1
+		}
+	}
 	return status
 }
 
@@ -85,6 +97,34 @@ var layerParts = []struct {
 		"process_pidfd_passed_kill"}},
 	{jail.DropMounts, []string{"change_chmod", "change_utimes", "change_setxattr"}},
 	{jail.DropSeccomp, []string{"ns_user", "key_user_keyring", "watch_fanotify"}},
+}
+
+// ruleForms are forms of rules, each with cases that nothing else stops.
+var ruleForms = []struct {
+	name  string
+	flags []string // {} is the project, beside which is outside
+	cases []string
+}{
+	{jail.DropProtected, nil, []string{"planted_vscode", "planted_claude_settings"}},
+	{jail.DropGit, nil, []string{"planted_hook_existing", "planted_git_config"}},
+	{jail.DropDenied, nil, []string{"planted_env_read", "planted_env_nested"}},
+	{jail.DropLinks, nil, []string{"hardlink_existing_write"}},
+	// All that the arena has outside has such a name.
+	{jail.DropNames, []string{"--rw={}/../outside", "--deny={}/../outside/j*"},
+		[]string{"traversal_absolute", "traversal_write"}},
+}
+
+// mutateRule runs cases without a form of rules.
+func mutateRule(form string, cases, flags []string) report.Result {
+	args := []string{"--layers", "bpf", "--jail-flag", "--drop-layer=" + form}
+	for _, flag := range flags {
+		args = append(args, "--jail-flag", flag)
+	}
+	results, err := attackMutant(form, cases, args...)
+	if err != nil {
+		return report.Result{Outcome: report.Broken, Detail: err.Error()}
+	}
+	return judgeMutant(results, cases, true)
 }
 
 // mutateLayer runs cases without a part of the second layers.
