@@ -360,7 +360,10 @@ func (r *rules) addresses(fds []bpf.Descriptor) (map[uint64]bpf.Rights, []bpf.Na
 				"address of its directory (descriptor %d)", n.name, n.dir)
 		}
 		if len(n.name) > bpf.MaxName {
-			continue // the rule holds for the object that is there now
+			if n.rights&(bpf.Read|bpf.Write|bpf.Execute|bpf.Connect) != 0 {
+				continue // the rule holds for the object that is there now
+			}
+			n.name, n.prefix = n.name[:bpf.MaxName], true // hides more rather than less
 		}
 		names = append(names, bpf.Name{Name: n.name, Prefix: n.prefix, Directory: at,
 			Kind: bpf.NameRights, Rights: n.rights})
