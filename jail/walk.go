@@ -2,6 +2,7 @@ package jail
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -112,7 +113,7 @@ var errNoDirectory = errors.New("a directory on the way is missing")
 
 func missing(err error, before bool) error {
 	if before && errors.Is(err, unix.ENOENT) {
-		return errors.Join(errNoDirectory, err)
+		return fmt.Errorf("%w: %w", errNoDirectory, err)
 	}
 	return err
 }
