@@ -75,25 +75,28 @@ static long to_labelled(__u32 i, struct walk *w)
 }
 
 /*
- * The nearest dentry whose first place in the table is taken, by its own label or by
- * another one; NULL: none within MAX_DEPTH levels. This is what an open costs: a
- * level is one test and one load of the kernel's memory. Only now and then it looks
- * whether it is at the root of a file system, which is its own parent.
+ * The first place in the table of the nearest dentry for which that is taken, by its own
+ * label or by another one; NULL: none within MAX_DEPTH levels. This is what an open
+ * costs: a level is one test and one load of the kernel's memory. The root of a file
+ * system is its own parent, and costs the rest of the levels: only what has no label
+ * gets there.
  */
-static __always_inline struct dentry *to_taken(const struct jail *jail, struct dentry *dentry)
+static __always_inline const struct label *to_taken(const struct jail *jail, struct dentry **at)
 {
-	for (int i = 0; i < MAX_DEPTH / 8; i++) {
-		struct dentry *last;
+	const __u32 multiplier = jail->multipliers[0];
+	struct dentry *dentry = *at;
 
+	for (int i = 0; i < MAX_DEPTH / 8; i++) {
 #pragma unroll
 		for (int j = 0; j < 8; j++) {
-			if (place_of(dentry, jail, jail->multipliers[0])->object)
-				return dentry;
-			last = dentry;
+			const struct label *label = place_of(dentry, jail, multiplier);
+
+			if (label->object) {
+				*at = dentry;
+				return label;
+			}
 			dentry = dentry->d_parent;
 		}
-		if (dentry == last)
-			return NULL;
 	}
 	return NULL;
 }
@@ -105,25 +108,26 @@ static __always_inline struct dentry *to_taken(const struct jail *jail, struct d
 static __always_inline const struct label *climb(const struct jail *jail, struct dentry *dentry,
 						 struct dentry **at)
 {
-	struct walk w = {.jail = jail};
+	struct walk w;
 	const struct label *label;
 	struct dentry *parent;
 
 	for (int i = 0; i < MAX_STRANGERS; i++) {
-		dentry = to_taken(jail, dentry);
-		if (!dentry)
+		label = to_taken(jail, &dentry);
+		if (!label)
 			return NULL;
-		label = find_label(jail, dentry);
-		if (label) {
-			*at = dentry;
+		*at = dentry;
+		if (label->object == (__u64)dentry)
 			return label;
-		}
+		label = place_of(dentry, jail, jail->multipliers[1]);
+		if (label->object == (__u64)dentry)
+			return label;
 		parent = dentry->d_parent;
 		if (parent == dentry)
 			return NULL;
 		dentry = parent;
 	}
-	w.dentry = dentry;
+	w = (struct walk){.jail = jail, .dentry = dentry};
 	bpf_loop(MAX_DEPTH, to_labelled, &w, 0);
 	*at = w.end;
 	return w.end ? find_label(jail, w.end) : NULL;

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -30,8 +31,9 @@ const benchUser = 1000
 // guestBench runs the worker in each setting and prints one result an operation
 // and setting.
 func guestBench(std stdio, args []string) int {
-	if len(args) > 0 {
-		return std.errorf("guest-bench takes no arguments")
+	wanted, err := benchPattern(args)
+	if err != nil {
+		return std.errorf("usage: agent-lock guest-bench [PATTERN]: %v", err)
 	}
 	dir, err := benchProject()
 	if err != nil {
@@ -45,12 +47,12 @@ func guestBench(std stdio, args []string) int {
 		Credential: &syscall.Credential{Uid: benchUser, Gid: benchUser},
 	}
 	worker := func(setting string) *exec.Cmd {
-		return &exec.Cmd{Path: self, Args: []string{self, "bench-worker", setting, dir},
+		return &exec.Cmd{Path: self, Args: []string{self, "bench-worker", setting, dir, wanted.String()},
 			SysProcAttr: asUser}
 	}
 	jailed := func(setting, layers string) *exec.Cmd {
 		return exec.Command(self, "--denials", "off", "--layers", layers, dir, "--",
-			self, "bench-worker", setting, dir)
+			self, "bench-worker", setting, dir, wanted.String())
 	}
 	status := 0
 	run := func(cmd *exec.Cmd) {
@@ -63,8 +65,13 @@ func guestBench(std stdio, args []string) int {
 	// Before the first jail: what it attaches stays for a while, and everybody is asked.
 	run(worker("none"))
 	run(worker("landlock"))
-	if err := benchStarts(std, self, dir); err != nil {
-		status = std.errorf("measure starts: %v", err)
+	if wanted.MatchString("start") {
+		if err := benchStarts(std, self, dir); err != nil {
+			status = std.errorf("measure starts: %v", err)
+		}
+	}
+	if wanted.String() == "^start$" {
+		return status // what follows attaches again
 	}
 	run(jailed("jail", "bpf"))
 	run(jailed("layers", "all"))
@@ -75,6 +82,17 @@ func guestBench(std stdio, args []string) int {
 		}
 	}
 	return status
+}
+
+// benchPattern selects measurements by their names.
+func benchPattern(args []string) (*regexp.Regexp, error) {
+	switch len(args) {
+	case 0:
+		return regexp.MustCompile(""), nil
+	case 1:
+		return regexp.Compile(args[0])
+	}
+	return nil, errors.New("more than one argument")
 }
 
 // besideJails runs f while n jails are running.
@@ -127,10 +145,14 @@ func benchProject() (string, error) {
 
 // benchWorker measures in the setting that it finds itself in.
 func benchWorker(std stdio, args []string) int {
-	if len(args) != 2 {
-		return std.errorf("usage: agent-lock bench-worker SETTING DIR")
+	if len(args) < 2 {
+		return std.errorf("usage: agent-lock bench-worker SETTING DIR [PATTERN]")
 	}
 	setting, dir := args[0], args[1]
+	wanted, err := benchPattern(args[2:])
+	if err != nil {
+		return std.errorf("bench-worker: %v", err)
+	}
 	switch setting {
 	case "wait":
 		fmt.Fprintln(std.out, "running")
@@ -147,6 +169,9 @@ func benchWorker(std stdio, args []string) int {
 	deep := filepath.Join(dir, strings.Repeat("d/", benchDepth-1))
 	enc := json.NewEncoder(std.out)
 	for _, op := range benchOps(deep) {
+		if !wanted.MatchString(op.name) {
+			continue
+		}
 		ns, err := measure(op.run)
 		if err != nil {
 			return std.errorf("%s, %s: %v", setting, op.name, err)
@@ -154,7 +179,7 @@ func benchWorker(std stdio, args []string) int {
 		enc.Encode(report.Result{Kind: report.Bench, Name: op.name, Layer: setting,
 			Outcome: report.OK, Value: ns, Unit: "ns/op"})
 	}
-	if err := benchWork(std.out, setting, filepath.Join(dir, "tree")); err != nil {
+	if err := benchWork(std.out, setting, filepath.Join(dir, "tree"), wanted); err != nil {
 		return std.errorf("%s, %v", setting, err)
 	}
 	return 0

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -78,9 +79,9 @@ func makeTree(dir string) (string, error) {
 }
 
 // benchWork measures the workloads in the setting that it finds itself in.
-func benchWork(w io.Writer, setting, tree string) error {
+func benchWork(w io.Writer, setting, tree string, wanted *regexp.Regexp) error {
 	for _, work := range workloads {
-		if _, err := exec.LookPath(work.argv[0]); err != nil {
+		if _, err := exec.LookPath(work.argv[0]); err != nil || !wanted.MatchString(work.name) {
 			continue
 		}
 		var times []time.Duration

@@ -155,10 +155,10 @@ func (f vmtestFlags) check() error {
 		return errors.New("--bench does not go with --step")
 	}
 	if f.run != "" {
-		if len(f.steps) > 0 || f.bench {
-			return errors.New("--run goes neither with --step nor with --bench")
+		if len(f.steps) > 0 {
+			return errors.New("--run does not go with --step")
 		}
-		if _, err := selectCases(f.run); err != nil && !f.filesystems {
+		if _, err := selectCases(f.run); err != nil && !f.filesystems && !f.bench {
 			return err
 		}
 	}
@@ -281,6 +281,9 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 	}
 	if f.bench {
 		bench := []string{"agent-lock", "guest-bench"}
+		if f.run != "" {
+			bench = append(bench, f.run)
+		}
 		return []vmtest.Step{{Name: "guest-bench", Argv: bench, Results: true, Quiet: !f.verbose,
 			Check: mustSucceed}}, nil
 	}
