@@ -35,7 +35,7 @@ func TestEveryLabelIsFoundInTwoProbes(t *testing.T) {
 			labels[0xffff888000000000|rand.Uint64N(1<<30)<<3] = Rights(rand.IntN(64))
 		}
 		var slot jailJail
-		if err := fillLabels(&slot, labels); err != nil {
+		if err := fillLabels(&slot, labels, LinksAllow); err != nil {
 			t.Fatalf("fillLabels(%d labels) = %v", n, err)
 		}
 		got := map[uint64]Rights{}
@@ -62,7 +62,7 @@ func TestTooManyLabels(t *testing.T) {
 	for i := range MaxLabels + 1 {
 		labels[uint64(i+1)<<6] = Read
 	}
-	if err := fillLabels(&jailJail{}, labels); err == nil {
+	if err := fillLabels(&jailJail{}, labels, LinksAllow); err == nil {
 		t.Errorf("fillLabels(%d labels) = nil, want an error", len(labels))
 	}
 }

@@ -42,16 +42,12 @@ static __always_inline int check_look(struct current_jail *c, struct dentry *den
  * other names cannot be found from here, so the jail's policy decides. A removed
  * name (unhashed, and reached through /proc/self/fd) counts no more, but is one.
  */
-static __always_inline bool links_forbid(struct current_jail *c, struct dentry *dentry, __u32 want,
-					 __u32 given)
+static __always_inline bool links_forbid(struct dentry *dentry, __u32 want, __u32 given)
 {
-	__u32 forbidden = JAIL_LINKS_DENY;
 	unsigned int others = 2;
 	struct inode *inode;
 
-	if (want & RIGHT_WRITE)
-		forbidden |= JAIL_LINKS_READONLY;
-	if (!(given & RIGHT_LINKED) || !(c->jail->flags & forbidden))
+	if (!(given & (want & RIGHT_WRITE ? RIGHT_LINKS_READONLY : RIGHT_LINKS_DENY)))
 		return false;
 	inode = dentry->d_inode;
 	if (is_null(inode) || S_ISDIR(inode->i_mode))
@@ -71,7 +67,7 @@ static __always_inline enum why forbidden(struct current_jail *c, struct dentry 
 		if (want & RIGHT_WRITE && names_protect(c->jail, dentry, is_directory(dentry)))
 			return WHY_PROTECTED;
 	}
-	if (links_forbid(c, dentry, want, given))
+	if (links_forbid(dentry, want, given))
 		return WHY_LINKS;
 	return WHY_RIGHTS;
 }
@@ -146,13 +142,13 @@ static __always_inline int check_new(struct current_jail *c, struct dentry *entr
 
 static __always_inline __u32 wanted_by(struct file *file)
 {
-	__u32 want = 0;
+	unsigned int flags = file->f_flags;
+	__u32 want = file->f_mode & (FMODE_READ | FMODE_WRITE);
 
-	if (file->f_mode & FMODE_READ)
-		want |= RIGHT_READ;
-	if (file->f_mode & FMODE_WRITE || file->f_flags & O_TRUNC)
+	_Static_assert(FMODE_READ == RIGHT_READ && FMODE_WRITE == RIGHT_WRITE, "rights are modes");
+	if (flags & O_TRUNC)
 		want |= RIGHT_WRITE;
-	if (file->f_flags & FMODE_EXEC_FLAG)
+	if (flags & FMODE_EXEC_FLAG)
 		want |= RIGHT_EXECUTE;
 	return want;
 }
@@ -163,7 +159,7 @@ SEC("lsm/file_open")
 int BPF_PROG(file_open, struct file *file, int ret)
 {
 	struct dentry *dentry = file->f_path.dentry;
-	struct current_jail c = {};
+	struct current_jail c;
 	__u32 want;
 
 	if (ret || !jailed(&c, HOOK_FILE_OPEN))
@@ -193,7 +189,7 @@ SEC("lsm/file_receive")
 int BPF_PROG(file_receive, struct file *file, int ret)
 {
 	struct dentry *dentry = file->f_path.dentry;
-	struct current_jail c = {};
+	struct current_jail c;
 	__u32 want;
 
 	if (ret || !jailed(&c, HOOK_FILE_RECEIVE))
@@ -211,7 +207,7 @@ int BPF_PROG(file_receive, struct file *file, int ret)
 SEC("lsm/path_unlink")
 int BPF_PROG(path_unlink, const struct path *dir, struct dentry *dentry, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_UNLINK))
 		return ret;
@@ -221,7 +217,7 @@ int BPF_PROG(path_unlink, const struct path *dir, struct dentry *dentry, int ret
 SEC("lsm/path_rmdir")
 int BPF_PROG(path_rmdir, const struct path *dir, struct dentry *dentry, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_RMDIR))
 		return ret;
@@ -231,7 +227,7 @@ int BPF_PROG(path_rmdir, const struct path *dir, struct dentry *dentry, int ret)
 SEC("lsm/path_mkdir")
 int BPF_PROG(path_mkdir, const struct path *dir, struct dentry *dentry, umode_t mode, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_MKDIR))
 		return ret;
@@ -243,7 +239,7 @@ SEC("lsm/path_mknod")
 int BPF_PROG(path_mknod, const struct path *dir, struct dentry *dentry, umode_t mode,
 	     unsigned int dev, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
 		return ret;
@@ -257,7 +253,7 @@ SEC("lsm/path_symlink")
 int BPF_PROG(path_symlink, const struct path *dir, struct dentry *dentry, const char *old_name,
 	     int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_SYMLINK))
 		return ret;
@@ -288,7 +284,7 @@ SEC("lsm/path_link")
 int BPF_PROG(path_link, struct dentry *old_dentry, const struct path *new_dir,
 	     struct dentry *new_dentry, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
@@ -346,7 +342,7 @@ SEC("lsm/path_rename")
 int BPF_PROG(path_rename, const struct path *old_dir, struct dentry *old_dentry,
 	     const struct path *new_dir, struct dentry *new_dentry, unsigned int flags, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
@@ -356,7 +352,7 @@ int BPF_PROG(path_rename, const struct path *old_dir, struct dentry *old_dentry,
 SEC("lsm/path_truncate")
 int BPF_PROG(path_truncate, const struct path *path, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_TRUNCATE))
 		return ret;
@@ -366,7 +362,7 @@ int BPF_PROG(path_truncate, const struct path *path, int ret)
 SEC("lsm/path_chmod")
 int BPF_PROG(path_chmod, const struct path *path, umode_t mode, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_CHMOD))
 		return ret;
@@ -378,7 +374,7 @@ int BPF_PROG(path_chmod, const struct path *path, umode_t mode, int ret)
 SEC("lsm/path_chown")
 int BPF_PROG(path_chown, const struct path *path, __u64 uid, __u64 gid, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_CHOWN))
 		return ret;
@@ -387,7 +383,7 @@ int BPF_PROG(path_chown, const struct path *path, __u64 uid, __u64 gid, int ret)
 
 static __always_inline int inode_changed(struct dentry *dentry, __u32 hook, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, hook))
 		return ret;
@@ -448,7 +444,7 @@ int BPF_PROG(inode_remove_acl, void *idmap, struct dentry *dentry, const char *n
 
 static __always_inline int looked_at(struct dentry *dentry, __u32 hook, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, hook))
 		return ret;
@@ -488,7 +484,7 @@ int BPF_PROG(inode_get_acl, void *idmap, struct dentry *dentry, const char *name
 SEC("lsm/sb_statfs")
 int BPF_PROG(sb_statfs, struct dentry *dentry, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_SB_STATFS))
 		return ret;
@@ -501,7 +497,7 @@ int BPF_PROG(sb_statfs, struct dentry *dentry, int ret)
 SEC("lsm/path_notify")
 int BPF_PROG(path_notify, const struct path *path, __u64 mask, unsigned int obj_type, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_NOTIFY))
 		return ret;
@@ -570,7 +566,7 @@ static __always_inline int controlled(struct file *file, unsigned int cmd, int r
 {
 	struct dentry *dentry = file->f_path.dentry;
 	umode_t mode = file->f_inode->i_mode;
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret)
 		return ret;
@@ -608,7 +604,7 @@ int BPF_PROG(file_ioctl_compat, struct file *file, unsigned int cmd, unsigned lo
 SEC("lsm/file_fcntl")
 int BPF_PROG(file_fcntl, struct file *file, unsigned int cmd, unsigned long arg, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret)
 		return ret;

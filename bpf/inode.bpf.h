@@ -12,7 +12,7 @@
 /* The directory is what the new or old name hangs under. */
 static __always_inline int entry_changed(struct dentry *dentry, __u32 hook, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, hook))
 		return ret;
@@ -21,7 +21,7 @@ static __always_inline int entry_changed(struct dentry *dentry, __u32 hook, int 
 
 static __always_inline int entry_removed(struct dentry *dentry, __u32 hook, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, hook))
 		return ret;
@@ -43,7 +43,7 @@ int BPF_PROG(inode_rmdir, struct inode *dir, struct dentry *dentry, int ret)
 SEC("lsm/inode_mkdir")
 int BPF_PROG(inode_mkdir, struct inode *dir, struct dentry *dentry, umode_t mode, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_MKDIR))
 		return ret;
@@ -52,7 +52,7 @@ int BPF_PROG(inode_mkdir, struct inode *dir, struct dentry *dentry, umode_t mode
 
 static __always_inline int node_made(struct dentry *dentry, umode_t mode, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_MKNOD))
 		return ret;
@@ -87,7 +87,7 @@ SEC("lsm/inode_link")
 int BPF_PROG(inode_link, struct dentry *old_dentry, struct inode *dir, struct dentry *new_dentry,
 	     int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
@@ -99,7 +99,7 @@ SEC("lsm/inode_rename")
 int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, struct inode *new_dir,
 	     struct dentry *new_dentry, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
@@ -109,7 +109,7 @@ int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, str
 /* Mode, owner, length and times at once. */
 static __always_inline int attributes_changed(struct dentry *dentry, struct iattr *attr, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_INODE_SETATTR))
 		return ret;

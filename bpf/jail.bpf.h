@@ -26,23 +26,22 @@ enum right {
 	RIGHT_CONNECT = 1 << 4, /* a Unix socket of the host's that may be talked to */
 
 	/* Not rights, but what else is to be known at a label. */
-	RIGHT_LINKED = 1 << 5,	 /* names of outside files may be here, see JAIL_LINKS_* */
-	RIGHT_FIXED = 1 << 6,	 /* of the object alone: keeps its name */
-	RIGHT_WAY = 1 << 7,	 /* leads to a rule, has the rights of what is around it */
-	RIGHT_NAMES = 1 << 8,	 /* there are rules for names in this directory */
-	RIGHT_FILES = 1 << 9,	 /* files below may have labels of their own */
-	RIGHT_GUARDED = 1 << 10, /* the rules for names anywhere hold here */
-	RIGHT_PUBLIC = 1 << 11,	 /* root uses what everyone may use */
+	RIGHT_LINKED = 1 << 5,		/* names of outside files may be here */
+	RIGHT_FIXED = 1 << 6,		/* of the object alone: keeps its name */
+	RIGHT_WAY = 1 << 7,		/* leads to a rule, has the rights of what is around it */
+	RIGHT_NAMES = 1 << 8,		/* there are rules for names in this directory */
+	RIGHT_FILES = 1 << 9,		/* files below may have labels of their own */
+	RIGHT_GUARDED = 1 << 10,	/* the rules for names anywhere hold here */
+	RIGHT_PUBLIC = 1 << 11,		/* root uses what everyone may use */
+	RIGHT_LINKS_READONLY = 1 << 12, /* a file with several names is not changed */
+	RIGHT_LINKS_DENY = 1 << 13,	/* ... nor opened */
 };
 #define RIGHT_OWN (RIGHT_SELF | RIGHT_FIXED)
 #define RIGHT_ANY (RIGHT_READ | RIGHT_WRITE | RIGHT_EXECUTE | RIGHT_SELF | RIGHT_CONNECT)
 
 enum jail_flag {
-	JAIL_LINKS_READONLY =
-		1 << 0,		  /* a file with several names below RIGHT_LINKED is not changed */
-	JAIL_LINKS_DENY = 1 << 1, /* ... nor opened */
-	JAIL_SHOW_OUTSIDE = 1 << 2, /* EACCES where it would be ENOENT */
-	JAIL_ROOT = 1 << 3,	    /* the command runs as root: see root.bpf.h */
+	JAIL_SHOW_OUTSIDE = 1 << 0, /* EACCES where it would be ENOENT */
+	JAIL_ROOT = 1 << 1,	    /* the command runs as root: see root.bpf.h */
 };
 
 /* Of a directory, by its dentry, of which it has one; of anything else by its inode. */
@@ -406,10 +405,10 @@ static __always_inline bool is_null(const void *pointer)
 
 struct current_jail {
 	__u32 slot;
-	enum hook hook;		 /* that is asking */
-	enum why why;		 /* it refuses */
-	__u32 number;		 /* for the record */
-	const struct jail *jail; /* NULL: not jailed */
+	enum hook hook; /* that is asking */
+	enum why why;	/* it refuses */
+	__u32 number;	/* for the record */
+	const struct jail *jail;
 	struct pid_namespace *ns;
 };
 
@@ -421,13 +420,16 @@ static __always_inline struct entry *find_namespace(__u32 inum)
 	return ns && ns->inum == inum ? ns : NULL;
 }
 
-static __always_inline bool lookup_jail(struct current_jail *c, __u32 inum)
+static __always_inline bool lookup_jail(struct current_jail *c, __u32 inum, enum hook hook)
 {
 	const struct entry *ns = inum ? find_namespace(inum) : NULL;
 
 	if (!ns)
 		return false;
 	c->slot = ns->slot;
+	c->hook = hook;
+	c->why = WHY_RIGHTS;
+	c->number = 0;
 	c->jail = bpf_map_lookup_elem(&jails, &c->slot);
 	return c->jail != NULL;
 }
@@ -462,7 +464,8 @@ static __noinline __u32 exiting_task_jail(struct task_struct *task)
 /*
  * Is the current task in a jail? setns(2) and unshare(2) only ever lead to
  * descendants, so the jail's namespace stays among the ancestors of
- * pid_ns_for_children. In the initial namespace this is three loads.
+ * pid_ns_for_children. In the initial namespace this is three loads, and nothing of
+ * what it tells is written.
  */
 static __always_inline bool jailed(struct current_jail *c, enum hook hook)
 {
@@ -470,9 +473,10 @@ static __always_inline bool jailed(struct current_jail *c, enum hook hook)
 	struct nsproxy *nsproxy = task->nsproxy;
 	struct pid_namespace *ns;
 
-	c->hook = hook;
-	if (!nsproxy)
-		return lookup_jail(c, exiting_task_jail(task));
+	if (!nsproxy) {
+		c->ns = NULL;
+		return lookup_jail(c, exiting_task_jail(task), hook);
+	}
 	ns = nsproxy->pid_ns_for_children;
 	for (int i = 0; i < MAX_PIDNS_LEVEL; i++) {
 		__u32 inum;
@@ -482,7 +486,7 @@ static __always_inline bool jailed(struct current_jail *c, enum hook hook)
 		inum = ns->ns.inum;
 		if (inum == PROC_PID_INIT_INO)
 			return false;
-		if (lookup_jail(c, inum)) {
+		if (lookup_jail(c, inum, hook)) {
 			c->ns = ns;
 			return true;
 		}

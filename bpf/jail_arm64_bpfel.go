@@ -130,10 +130,8 @@ type jailJail struct {
 type jailJailFlag uint32
 
 const (
-	jailJailFlagJAIL_LINKS_READONLY jailJailFlag = 1
-	jailJailFlagJAIL_LINKS_DENY     jailJailFlag = 2
-	jailJailFlagJAIL_SHOW_OUTSIDE   jailJailFlag = 4
-	jailJailFlagJAIL_ROOT           jailJailFlag = 8
+	jailJailFlagJAIL_SHOW_OUTSIDE jailJailFlag = 1
+	jailJailFlagJAIL_ROOT         jailJailFlag = 2
 )
 
 type jailLabel struct {
@@ -263,18 +261,20 @@ type jailPlace struct {
 type jailRight uint32
 
 const (
-	jailRightRIGHT_READ    jailRight = 1
-	jailRightRIGHT_WRITE   jailRight = 2
-	jailRightRIGHT_EXECUTE jailRight = 4
-	jailRightRIGHT_SELF    jailRight = 8
-	jailRightRIGHT_CONNECT jailRight = 16
-	jailRightRIGHT_LINKED  jailRight = 32
-	jailRightRIGHT_FIXED   jailRight = 64
-	jailRightRIGHT_WAY     jailRight = 128
-	jailRightRIGHT_NAMES   jailRight = 256
-	jailRightRIGHT_FILES   jailRight = 512
-	jailRightRIGHT_GUARDED jailRight = 1024
-	jailRightRIGHT_PUBLIC  jailRight = 2048
+	jailRightRIGHT_READ           jailRight = 1
+	jailRightRIGHT_WRITE          jailRight = 2
+	jailRightRIGHT_EXECUTE        jailRight = 4
+	jailRightRIGHT_SELF           jailRight = 8
+	jailRightRIGHT_CONNECT        jailRight = 16
+	jailRightRIGHT_LINKED         jailRight = 32
+	jailRightRIGHT_FIXED          jailRight = 64
+	jailRightRIGHT_WAY            jailRight = 128
+	jailRightRIGHT_NAMES          jailRight = 256
+	jailRightRIGHT_FILES          jailRight = 512
+	jailRightRIGHT_GUARDED        jailRight = 1024
+	jailRightRIGHT_PUBLIC         jailRight = 2048
+	jailRightRIGHT_LINKS_READONLY jailRight = 4096
+	jailRightRIGHT_LINKS_DENY     jailRight = 8192
 )
 
 type jailSlotOverlays struct {

@@ -194,17 +194,15 @@ static __always_inline __u32 rights_of(const struct jail *jail, struct dentry *d
 	if (!label)
 		return 0;
 	rights = label->rights;
-	if (rights & RIGHT_FILES) {
+	if (rights & (RIGHT_FILES | RIGHT_NAMES)) { /* rare */
 		inode = dentry->d_inode;
-		own = is_null(inode) ? NULL : find_label(jail, inode);
+		own = rights & RIGHT_FILES && !is_null(inode) ? find_label(jail, inode) : NULL;
 		if (own)
 			return own->rights;
+		if (rights & RIGHT_NAMES && at != dentry && named(jail, dentry, at, &rights))
+			return rights;
 	}
-	if (at == dentry)
-		return rights;
-	if (rights & RIGHT_NAMES && named(jail, dentry, at, &rights))
-		return rights;
-	return rights & ~RIGHT_OWN;
+	return at == dentry ? rights : rights & ~RIGHT_OWN;
 }
 
 /* The same as a function, where its size counts for more than its call. */

@@ -40,7 +40,7 @@ const (
 // String returns the rights as words, e.g. "read write".
 func (r Rights) String() string {
 	names := []string{"read", "write", "execute", "self", "connect", "linked", "fixed", "way",
-		"names", "files", "guarded", "public"}
+		"names", "files", "guarded", "public", "links-readonly", "links-deny"}
 	var words []string
 	for i, name := range names {
 		if r&(1<<i) != 0 {
@@ -62,23 +62,26 @@ var errCrowded = errors.New("label table is crowded")
 
 // fillLabels enters the labels, address to rights, into the slot's table
 // (a cuckoo hash with two probes) and sets the multipliers that find them.
-func fillLabels(slot *jailJail, labels map[uint64]Rights) error {
+func fillLabels(slot *jailJail, labels map[uint64]Rights, links Links) error {
 	if len(labels) > MaxLabels {
 		return fmt.Errorf("label %d objects: a jail can have %d; "+
 			"name directories instead of the files in them", len(labels), MaxLabels)
 	}
 	for range 16 {
 		slot.Multipliers = [2]uint32{rand.Uint32() | 1, rand.Uint32() | 1}
-		if err := placeLabels(slot, labels); err == nil {
+		if err := placeLabels(slot, labels, links); err == nil {
 			return nil
 		}
 	}
 	return fmt.Errorf("label %d objects: %w (a bug: please report it)", len(labels), errCrowded)
 }
 
-func placeLabels(slot *jailJail, labels map[uint64]Rights) error {
+func placeLabels(slot *jailJail, labels map[uint64]Rights, links Links) error {
 	clear(slot.Labels[:])
 	for object, rights := range labels {
+		if rights&Linked != 0 {
+			rights |= Rights(links)
+		}
 		label := jailLabel{Object: object, Rights: jailRight(rights)}
 		for kicks, probe := 0, 0; ; kicks++ {
 			if kicks == 64 {

@@ -358,7 +358,7 @@ int BPF_PROG(udp_port_taken, struct sock *sk, unsigned short wanted, unsigned in
 SEC("lsm/socket_listen")
 int BPF_PROG(socket_listen, struct socket *sock, int backlog, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 	struct sock *sk = sock->sk;
 	struct owner *owner;
 
@@ -504,7 +504,7 @@ static __always_inline void note_connect(struct sock *sk, bool disconnect)
 SEC("lsm/socket_connect")
 int BPF_PROG(socket_connect, struct socket *sock, struct sockaddr *name, int size, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 	struct sock *sk = sock->sk;
 	struct peer peer = {};
 	__u16 family, to;
@@ -579,7 +579,7 @@ static __always_inline bool connected_peer(struct sock *sk, struct peer *peer)
 SEC("lsm/socket_sendmsg")
 int BPF_PROG(socket_sendmsg, struct socket *sock, struct msghdr *msg, int size, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 	struct sock *sk = sock->sk;
 	void *name = msg->msg_name;
 	struct peer peer = {};
@@ -626,7 +626,7 @@ int BPF_PROG(socket_sendmsg, struct socket *sock, struct msghdr *msg, int size, 
 SEC("lsm/socket_create")
 int BPF_PROG(socket_create, int family, int type, int protocol, int kern, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || kern || family == AF_UNIX || !jailed(&c, HOOK_SOCKET_CREATE))
 		return ret;
@@ -685,7 +685,7 @@ static __always_inline void note_sharing(struct sock *sk)
 SEC("lsm/socket_setsockopt")
 int BPF_PROG(socket_setsockopt, struct socket *sock, int level, int option, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 	struct sock *sk = sock->sk;
 	const struct network *network;
 	__u32 slot;
@@ -750,7 +750,7 @@ static __noinline int changes_by_netlink(const struct sk_buff *skb)
 SEC("lsm/netlink_send")
 int BPF_PROG(netlink_send, struct sock *sk, struct sk_buff *skb, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_NETLINK_SEND))
 		return ret;

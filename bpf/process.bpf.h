@@ -10,7 +10,7 @@
 
 static __always_inline int never(__u32 hook, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, hook))
 		return ret;
@@ -115,7 +115,7 @@ static __always_inline bool is_peer(struct current_jail *c, struct task_struct *
 
 static __always_inline int only_peers(struct task_struct *task, __u32 hook, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, hook) || is_peer(&c, task))
 		return ret;
@@ -175,7 +175,7 @@ static __always_inline bool is_users_keyring(struct key *key)
 SEC("lsm/key_alloc")
 int BPF_PROG(key_alloc, struct key *key, const struct cred *cred, unsigned long flags, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 	__u64 address = (__u64)key, cookie;
 
 	if (ret)
@@ -194,7 +194,7 @@ SEC("lsm/key_permission")
 int BPF_PROG(key_permission, void *key_ref, const struct cred *cred, unsigned int need_perm,
 	     int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 	__u64 address, *owner;
 
 	if (ret || !jailed(&c, HOOK_KEY_PERMISSION))

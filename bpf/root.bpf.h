@@ -83,7 +83,7 @@ SEC("lsm/capable")
 int BPF_PROG(capable, const struct cred *cred, struct user_namespace *ns, int capability,
 	     unsigned int opts, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_CAPABLE))
 		return ret;

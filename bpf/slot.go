@@ -40,8 +40,8 @@ type Links uint32
 // The ways to treat such files.
 const (
 	LinksAllow    = Links(0)
-	LinksReadonly = Links(jailJailFlagJAIL_LINKS_READONLY)
-	LinksDeny     = Links(jailJailFlagJAIL_LINKS_DENY)
+	LinksReadonly = Links(jailRightRIGHT_LINKS_READONLY)
+	LinksDeny     = Links(jailRightRIGHT_LINKS_READONLY | jailRightRIGHT_LINKS_DENY)
 )
 
 // SlotOptions are what applies to the whole jail.
@@ -262,15 +262,14 @@ func (s *Slot) Look() (fds []Descriptor, self Process, children []Process, err e
 func (s *Slot) Arm(
 	labels map[uint64]Rights, names []Name, opts SlotOptions, self, init Process,
 ) error {
-	value := &jailJail{Cookie: rand.Uint64() | 1, Flags: jailJailFlag(opts.Links),
-		Slot: s.number, Initials: initials(names)}
+	value := &jailJail{Cookie: rand.Uint64() | 1, Slot: s.number, Initials: initials(names)}
 	if opts.ShowOutside {
 		value.Flags |= jailJailFlagJAIL_SHOW_OUTSIDE
 	}
 	if opts.Root {
 		value.Flags |= jailJailFlagJAIL_ROOT
 	}
-	if err := fillLabels(value, labels); err != nil {
+	if err := fillLabels(value, labels, opts.Links); err != nil {
 		return err
 	}
 	if err := s.removeNames(); err != nil {

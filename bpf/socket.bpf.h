@@ -22,7 +22,7 @@ SEC("lsm/socket_post_create")
 int BPF_PROG(socket_post_create, struct socket *sock, int family, int type, int protocol, int kern,
 	     int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 	struct sock *sk = sock->sk;
 
 	if (ret || kern || !sk || !jailed(&c, 0))
@@ -35,7 +35,7 @@ int BPF_PROG(socket_post_create, struct socket *sock, int family, int type, int 
 SEC("lsm/sock_graft")
 int BPF_PROG(sock_graft, struct sock *sk, struct socket *parent)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (sk && jailed(&c, 0))
 		mark_socket(&c, sk);
@@ -69,7 +69,7 @@ SEC("lsm/unix_stream_connect")
 int BPF_PROG(unix_stream_connect, struct sock *sock, struct sock *other, struct sock *newsk,
 	     int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 
 	if (ret || !jailed(&c, HOOK_UNIX_STREAM_CONNECT))
 		return ret;
@@ -79,7 +79,7 @@ int BPF_PROG(unix_stream_connect, struct sock *sock, struct sock *other, struct 
 SEC("lsm/unix_may_send")
 int BPF_PROG(unix_may_send, struct socket *sock, struct socket *other, int ret)
 {
-	struct current_jail c = {};
+	struct current_jail c;
 	struct sock *sk = other->sk;
 
 	if (ret || !jailed(&c, HOOK_UNIX_MAY_SEND))

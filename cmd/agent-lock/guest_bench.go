@@ -47,8 +47,8 @@ func guestBench(std stdio, args []string) int {
 		Credential: &syscall.Credential{Uid: benchUser, Gid: benchUser},
 	}
 	worker := func(setting string) *exec.Cmd {
-		return &exec.Cmd{Path: self, Args: []string{self, "bench-worker", setting, dir, wanted.String()},
-			SysProcAttr: asUser}
+		args := []string{self, "bench-worker", setting, dir, wanted.String()}
+		return &exec.Cmd{Path: self, Args: args, SysProcAttr: asUser}
 	}
 	jailed := func(setting, layers string) *exec.Cmd {
 		return exec.Command(self, "--denials", "off", "--layers", layers, dir, "--",
