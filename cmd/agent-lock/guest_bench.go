@@ -139,8 +139,7 @@ func benchProject() (string, error) {
 	if err := os.WriteFile(filepath.Join(deep, "file"), []byte("x"), 0o644); err != nil {
 		return "", err
 	}
-	_, err := makeTree(dir)
-	return dir, err
+	return dir, makeTree(dir)
 }
 
 // benchWorker measures in the setting that it finds itself in.
@@ -179,7 +178,7 @@ func benchWorker(std stdio, args []string) int {
 		enc.Encode(report.Result{Kind: report.Bench, Name: op.name, Layer: setting,
 			Outcome: report.OK, Value: ns, Unit: "ns/op"})
 	}
-	if err := benchWork(std.out, setting, filepath.Join(dir, "tree"), wanted); err != nil {
+	if err := benchWork(std.out, setting, dir, wanted); err != nil {
 		return std.errorf("%s, %v", setting, err)
 	}
 	return 0

@@ -19,40 +19,32 @@ import (
 // Whole programs on a tree of files. They come from the host, where they are found
 // there; what is missing is not measured.
 
-// workloads are run in the tree, as the jail's command would run them.
-var workloads = []struct {
+// workload is a program that is run as the jail's command would run it.
+type workload struct {
 	name string
+	dir  string // of the project
 	argv []string
-}{
-	{"git status", []string{"git", "status", "--porcelain"}},
-	{"grep -r", []string{"grep", "-r", "no such words", "."}},
-	{"tar -c", []string{"tar", "-c", "-f", "../tree.tar", "."}},
+	runs int
+	// prepare is called before each run.
+	prepare func(dir string) error
 }
 
-// workRuns is how often a workload is timed; the median counts.
-const workRuns = 3
+var workloads = []workload{
+	{"git status", "tree", []string{"git", "status", "--porcelain"}, 3, nil},
+	{"grep -r", "tree", []string{"grep", "-r", "no such words", "."}, 3, nil},
+	{"tar -c", "tree", []string{"tar", "-c", "-f", "../tree.tar", "."}, 3, nil},
+	{"go build", "program", []string{benchGo + "/bin/go", "build", "-o", "program", "."}, 1,
+		func(dir string) error {
+			text := fmt.Appendf(nil, benchMain, time.Now().UnixNano()) // no cache has it
+			return os.WriteFile(filepath.Join(dir, "main.go"), text, 0o644)
+		}},
+}
 
-const (
-	treeFolders = 20
-	treeFiles   = 12 // in each folder
-)
-
-// makeTree makes the files, and a repository of them where there is git.
-func makeTree(dir string) (string, error) {
-	tree := filepath.Join(dir, "tree")
-	text := strings.Repeat("what a source file has in a line of its text\n", 60)
-	for i := range treeFolders {
-		folder := filepath.Join(tree, fmt.Sprintf("package-%d", i%4), fmt.Sprintf("part-%d", i))
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return "", err
-		}
-		for j := range treeFiles {
-			path := filepath.Join(folder, fmt.Sprintf("file-%d.txt", j))
-			text := fmt.Appendf(nil, "%d %d\n%s", i, j, text)
-			if err := os.WriteFile(path, text, 0o644); err != nil {
-				return "", err
-			}
-		}
+// makeTree copies the sources into the project, and makes a repository of them where
+// there is git.
+func makeTree(dir string) error {
+	if err := copyAll(benchSources, dir); err != nil {
+		return fmt.Errorf("%w (is this guest one of vmtest --bench?)", err)
 	}
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if err != nil {
@@ -61,40 +53,36 @@ func makeTree(dir string) (string, error) {
 		return os.Chown(path, benchUser, benchUser)
 	})
 	if _, missing := exec.LookPath("git"); err != nil || missing != nil {
-		return tree, err
+		return err
 	}
 	for _, args := range []string{"init -q", "add -A",
 		"-c user.name=dev -c user.email=dev@guest commit -q -m tree"} {
 		cmd := exec.Command("git", strings.Fields(args)...)
-		cmd.Dir = tree
+		cmd.Dir = filepath.Join(dir, "tree")
 		cmd.Env = append(os.Environ(), "HOME=/home/dev")
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Credential: &syscall.Credential{Uid: benchUser, Gid: benchUser},
 		}
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("git %s: %w: %s", args, err, out)
+			return fmt.Errorf("git %s: %w: %s", args, err, out)
 		}
 	}
-	return tree, nil
+	return nil
 }
 
 // benchWork measures the workloads in the setting that it finds itself in.
-func benchWork(w io.Writer, setting, tree string, wanted *regexp.Regexp) error {
+func benchWork(w io.Writer, setting, project string, wanted *regexp.Regexp) error {
 	for _, work := range workloads {
 		if _, err := exec.LookPath(work.argv[0]); err != nil || !wanted.MatchString(work.name) {
 			continue
 		}
 		var times []time.Duration
-		for range workRuns + 1 { // the first fills caches
-			cmd := exec.Command(work.argv[0], work.argv[1:]...)
-			cmd.Dir = tree
-			began := time.Now()
-			out, err := cmd.CombinedOutput()
-			times = append(times, time.Since(began))
-			nothingFound := work.argv[0] == "grep" && cmd.ProcessState.ExitCode() == 1
-			if err != nil && !nothingFound {
-				return fmt.Errorf("%s: %w: %s", work.name, err, out)
+		for range work.runs + 1 { // the first fills caches
+			took, err := work.time(project)
+			if err != nil {
+				return fmt.Errorf("%s: %w", work.name, err)
 			}
+			times = append(times, took)
 		}
 		times = times[1:]
 		slices.Sort(times)
@@ -106,4 +94,24 @@ func benchWork(w io.Writer, setting, tree string, wanted *regexp.Regexp) error {
 		}
 	}
 	return nil
+}
+
+func (w workload) time(project string) (time.Duration, error) {
+	dir := filepath.Join(project, w.dir)
+	if w.prepare != nil {
+		if err := w.prepare(dir); err != nil {
+			return 0, err
+		}
+	}
+	cmd := exec.Command(w.argv[0], w.argv[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), goBuildEnv(project)...)
+	began := time.Now()
+	out, err := cmd.CombinedOutput()
+	took := time.Since(began)
+	nothingFound := w.argv[0] == "grep" && cmd.ProcessState.ExitCode() == 1
+	if err != nil && !nothingFound {
+		return 0, fmt.Errorf("%w: %s", err, out)
+	}
+	return took, nil
 }

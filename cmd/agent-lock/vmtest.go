@@ -210,6 +210,13 @@ func runVMTest(std stdio, args []string) int {
 		}
 		defer remove()
 	}
+	if f.bench {
+		remove, err := forBench(&cfg)
+		if err != nil {
+			return std.errorf("vmtest: %v", err)
+		}
+		defer remove()
+	}
 	if err := f.equipment.add(ctx, &cfg); err != nil {
 		std.errorf("vmtest: %v", err)
 		return exitInfra
@@ -251,6 +258,9 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 	}
 	if f.bench {
 		cfg.Files = append(cfg.Files, hostPrograms(benchPrograms)...)
+		if cfg.MemoryMB == 0 {
+			cfg.MemoryMB = benchMemoryMB
+		}
 	}
 	cfg.Text = std.out
 	if f.json == "-" {
