@@ -30,6 +30,9 @@ type arena struct {
 // siblingNames are directories whose names begin like the project's.
 var siblingNames = []string{"proj2", "proj-backup", "proj."}
 
+// oldDir is in the outside directory before a jail starts, so that rules can name it.
+const oldDir = "old-dir"
+
 // newArena makes an arena. The caller removes it.
 func newArena(u User, program string) (*arena, error) {
 	a := &arena{user: u}
@@ -41,7 +44,8 @@ func newArena(u User, program string) (*arena, error) {
 		a.root = root
 		a.project = filepath.Join(root, "proj")
 		a.outside = filepath.Join(root, "outside")
-		for _, dir := range append([]string{"proj", "outside"}, siblingNames...) {
+		dirs := append([]string{"proj", "outside", "outside/" + oldDir}, siblingNames...)
+		for _, dir := range dirs {
 			if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
 				return err
 			}
@@ -58,6 +62,8 @@ func newArena(u User, program string) (*arena, error) {
 	}
 	return a, nil
 }
+
+func (a *arena) oldDir() string { return filepath.Join(a.outside, oldDir) }
 
 // copyProgram copies this program into the project. It is opened as ourselves
 // (the user may not be able to read it) and written as the user.

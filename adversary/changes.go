@@ -63,6 +63,26 @@ var changes = []Case{
 		"path_rename", plantDir, func(t *Target) error {
 			return call("rename", unix.Rename(t.out("dir"), t.in("dir")))
 		}),
+	{
+		Name: "change_rename_old", Family: "changes", Source: renameSource,
+		What:  "renames an outside directory that was there before the jail",
+		Hooks: []string{"path_rename"},
+		Setup: func(s *Scene) error {
+			from, to := s.arena.oldDir(), s.Out("moved")
+			s.onClose(func() { os.Rename(to, from) })
+			s.Arg("dir", from)
+			return nil
+		},
+		Attack: func(t *Target) ([]byte, error) {
+			return nil, call("rename", unix.Rename(t.Args["dir"], t.out("moved")))
+		},
+		Judge: func(s *Scene) string {
+			if _, err := os.Lstat(s.arena.oldDir()); err != nil {
+				return "the directory has lost its name"
+			}
+			return ""
+		},
+	},
 	change("truncate", "D28", "truncates a file by name", "path_truncate", nil,
 		func(t *Target) error { return call("truncate", unix.Truncate(t.Secret, 0)) }),
 	change("chmod", attrSource, "changes a mode", "path_chmod", nil, func(t *Target) error {

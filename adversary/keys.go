@@ -43,6 +43,24 @@ var keys = []Case{
 	keyCase("list", "reads the names of the user's keys, /proc/keys",
 		func(s *Scene) error { return needKey(s, s.victim.noRing) },
 		attackListKeys),
+	{
+		Name: "key_users", Family: "keys", Source: "D65 flatpak#299",
+		What:  "reads how many keys each user has, /proc/key-users",
+		Hooks: opens,
+		Attack: func(*Target) ([]byte, error) {
+			text, err := os.ReadFile("/proc/key-users")
+			return text, call("read", err)
+		},
+		Judge: func(s *Scene) string {
+			for line := range strings.Lines(string(s.Loot)) {
+				user, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+				if uid, err := strconv.Atoi(user); err == nil && uid != s.arena.user.UID {
+					return "the number of another user's keys was sent out"
+				}
+			}
+			return ""
+		},
+	},
 }
 
 func keyCase(verb, what string, setup func(*Scene) error,

@@ -112,6 +112,9 @@ var ruleForms = []struct {
 	// All that the arena has outside has such a name.
 	{jail.DropNames, []string{"--rw={}/../outside", "--deny={}/../outside/j*"},
 		[]string{"traversal_absolute", "traversal_write"}},
+	{jail.DropFixed, []string{"--rw={}/../outside", "--rw={}/../outside/old-dir"},
+		[]string{"change_rename_old"}},
+	{jail.DropLabels, nil, []string{"key_users"}},
 }
 
 // mutateRule runs cases without a form of rules.
