@@ -100,10 +100,29 @@ func refusals() []refusal {
 		call("keyctl", 250, 288, 219, 311), call("io_uring_setup", 425, 425, 425, 425),
 		call("io_uring_enter", 426, 426, 426, 426),
 		call("io_uring_register", 427, 427, 427, 427))
-	all = append(all, refusal{name: "ioctl", numbers: [4]int{16, 54, 29, 54}, alone: true,
-		when: []condition{{unix.EPERM, []test{{arg: 1,
-			values: []uint32{unix.TIOCSTI, unix.TIOCLINUX}}}}}})
+	add(true, unix.EPERM, // the clock
+		call("adjtimex", 159, 124, 171, 124), call("clock_adjtime", 305, 343, 266, 372),
+		call("clock_adjtime64", no, 405, no, 405))
+	all = append(all, terminalRefusals()...)
 	return append(all, socketRefusals()...)
+}
+
+// terminalRefusals: what outlives the jail in its terminal, and watching what a passed
+// descriptor is of.
+func terminalRefusals() []refusal {
+	const fioasync = 0x5452 // as the architectures here have it
+	ioctl := []condition{{unix.EPERM, []test{{arg: 1, values: []uint32{
+		unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, fioasync}}}}}
+	fcntl := []condition{
+		{unix.EPERM, append([]test{{arg: 1, values: []uint32{unix.F_SETFL}}},
+			anyBit(2, unix.O_ASYNC)...)},
+		{unix.EPERM, []test{{arg: 1, values: []uint32{unix.F_NOTIFY}}}},
+	}
+	return []refusal{
+		{name: "ioctl", numbers: [4]int{16, 54, 29, 54}, alone: true, when: ioctl},
+		{name: "fcntl", numbers: [4]int{72, 55, 25, 55}, alone: true, when: fcntl},
+		{name: "fcntl64", numbers: [4]int{no, 221, no, 221}, alone: true, when: fcntl},
+	}
 }
 
 // refuseNamespaces: unshare and clone by their flags; clone3 has them in memory, where
