@@ -94,16 +94,22 @@ int BPF_PROG(inode_link, struct dentry *old_dentry, struct inode *dir, struct de
 	return check_link(&c, old_dentry, new_dentry);
 }
 
-/* Called once a direction for RENAME_EXCHANGE. */
+/*
+ * Called once a direction for RENAME_EXCHANGE, which it is not told of. What replaces
+ * or is a directory that exists is taken for one.
+ */
 SEC("lsm/inode_rename")
 int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, struct inode *new_dir,
 	     struct dentry *new_dentry, int ret)
 {
 	struct current_jail c;
 
+	bool exchange =
+		exists(new_dentry) && (is_directory(old_dentry) || is_directory(new_dentry));
+
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	return check_rename(&c, old_dentry, new_dentry, 0);
+	return check_rename(&c, old_dentry, new_dentry, exchange ? RENAME_EXCHANGE : 0);
 }
 
 /* Mode, owner, length and times at once. */
