@@ -411,6 +411,7 @@ struct current_jail {
 	__u32 number;		 /* for the record */
 	const struct jail *jail; /* NULL: not jailed */
 	struct pid_namespace *ns;
+	const struct file *opened; /* for file_open alone */
 };
 
 static __always_inline struct entry *find_namespace(__u32 inum)
@@ -565,11 +566,11 @@ static __noinline int record(struct current_jail *c, struct dentry *dentry, __u3
 	return 0;
 }
 
-/* What an overlay does on its layers was decided where it was asked for. */
+/* What a file system does behind itself was decided where it was asked for. */
 static __always_inline int refuse(struct current_jail *c, struct dentry *dentry, __u32 want,
 				  __u32 given, int error)
 {
-	if (dentry && works_for_overlay(c))
+	if (dentry && works_behind(c))
 		return 0;
 	record(c, dentry, want, given, error);
 	return error;

@@ -237,11 +237,20 @@ struct path {
 	struct dentry *dentry;
 } KERNEL_TYPE;
 
+struct cred;
+
 struct file {
 	unsigned int f_mode;
 	unsigned int f_flags;
 	struct path f_path;
 	struct inode *f_inode;
+	const struct cred *f_cred;
+} KERNEL_TYPE;
+
+/* Since 6.8: a file that the kernel opens in place of another one. */
+struct backing_file {
+	struct file file;
+	struct path user_path;
 } KERNEL_TYPE;
 
 struct ns_common {
