@@ -130,7 +130,7 @@ func Compare(fs string, outside, inside []Finding) []report.Result {
 			r.Outcome = report.OK
 		case a == b:
 			r.Outcome, r.Detail = report.Unsupported, "in the jail as outside: "+a.Failed
-		case a.Failed == "" && c.by(fs, b.Failed) != nil:
+		case c.by(fs, b.Failed) != nil:
 			r.Outcome = report.Known
 			r.Detail = "in the jail: " + b.Failed + "; " + c.by(fs, b.Failed).why
 		default:
@@ -142,7 +142,8 @@ func Compare(fs string, outside, inside []Finding) []report.Result {
 	return results
 }
 
-// by returns the difference that a failure on a file system shows, or nil.
+// by returns the difference that a failure on a file system shows, or nil. Outside it
+// may fail too, in another way.
 func (c check) by(fs, failed string) *difference {
 	for _, d := range c.differs {
 		if d.failed == failed && (d.on == "" || d.on == fs) {

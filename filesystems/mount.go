@@ -294,7 +294,7 @@ func make9P(at string, fill func(string) error) error {
 	if err := os.MkdirAll(share, 0o755); err != nil {
 		return err
 	}
-	options := "trans=virtio,version=9p2000.L,msize=262144"
+	options := "trans=virtio,version=9p2000.L,msize=262144,cache=mmap"
 	if err := mount(ShareTag, share, "9p", options); err != nil {
 		return err
 	}
