@@ -68,7 +68,8 @@ const documentText = `# File systems
 a guest: once outside the jail and once in it, by the same user, in two directories that were
 filled alike. Every check must see the same in both. What fails alike in both is 'unsupported':
 that file system lacks it. A file system that the kernel lacks is 'unsupported' too, never a
-pass. 'ATTACK=.' also runs the whole adversary suite with its arena on ext4 and on overlays.
+pass. 'ATTACK=.' also runs the whole adversary suite with its arena on ext4, two of the
+overlays and FUSE with passthrough.
 
 The lists are written from the code, and the target keeps them true.
 

@@ -22,8 +22,8 @@ import (
 )
 
 // attackedFileSystems are those on which the whole suite attacks the jail too: one
-// that has everything, and the one that works on others behind the scenes.
-var attackedFileSystems = []string{"ext4", "overlay-ext4", "overlay-root"}
+// that has everything, and those that work on others behind the scenes.
+var attackedFileSystems = []string{"ext4", "overlay-ext4", "overlay-root", "fuse-passthrough"}
 
 // forFileSystems is what the guest needs to make file systems: of the packages no more
 // than a few programs, since all of it is unpacked in memory.
