@@ -6,7 +6,7 @@ KERNELS  ?= 6.1,6.12
 RUN      ?=
 VMFLAGS  ?=
 ATTACK   ?=
-FSTIMEOUT ?= 30m
+FSTIMEOUT ?= 60m
 TESTFLAGS ?= -count=1
 GUESTFLAGS ?= -test.skip ^Test(Fault|AsMany|Killed|TwoUsers|ManyProcesses)
 MUTATE   ?=

@@ -164,6 +164,7 @@ int BPF_PROG(file_open, struct file *file, int ret)
 
 	if (ret || !jailed(&c, HOOK_FILE_OPEN))
 		return ret;
+	c.opened = file;
 	want = wanted_by(file);
 	return check_use(&c, dentry, want ?: RIGHT_READ);
 }

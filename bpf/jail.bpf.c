@@ -16,7 +16,7 @@
  *   lifecycle.bpf.h  inode addresses for the supervisor; the end of a jail
  *   guard.bpf.h      names that are protected or denied anywhere
  *   label.bpf.h      the walk up, labels, names in one directory
- *   overlay.bpf.h    what an overlay file system does on its layers
+ *   overlay.bpf.h    what overlayfs and FUSE do behind their files
  *   jail.bpf.h       maps, which jail, denial records
  *
  * Every hook keeps an earlier program's refusal. Every failure denies.

@@ -410,6 +410,7 @@ struct current_jail {
 	__u32 number;	/* for the record */
 	const struct jail *jail;
 	struct pid_namespace *ns;
+	const struct file *opened; /* by file_open; NULL: by no other hook */
 };
 
 static __always_inline struct entry *find_namespace(__u32 inum)
@@ -430,6 +431,7 @@ static __always_inline bool lookup_jail(struct current_jail *c, __u32 inum, enum
 	c->hook = hook;
 	c->why = WHY_RIGHTS;
 	c->number = 0;
+	c->opened = NULL;
 	c->jail = bpf_map_lookup_elem(&jails, &c->slot);
 	return c->jail != NULL;
 }
@@ -569,11 +571,11 @@ static __noinline int record(struct current_jail *c, struct dentry *dentry, __u3
 	return 0;
 }
 
-/* What an overlay does on its layers was decided where it was asked for. */
+/* What a file system does behind itself was decided where it was asked for. */
 static __always_inline int refuse(struct current_jail *c, struct dentry *dentry, __u32 want,
 				  __u32 given, int error)
 {
-	if (dentry && works_for_overlay(c))
+	if (dentry && works_behind(c))
 		return 0;
 	record(c, dentry, want, given, error);
 	return error;

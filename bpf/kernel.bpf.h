@@ -60,7 +60,8 @@ enum {
 /* include/linux/fs.h: fmode_t, and the open flag that only the kernel sets. */
 enum {
 	FMODE_READ = 1 << 0,
-	FMODE_WRITE = 1 << 1
+	FMODE_WRITE = 1 << 1,
+	FMODE_BACKING = 1 << 25, /* since 6.5: opened in place of another file */
 };
 enum {
 	FMODE_EXEC_FLAG = 1 << 5
@@ -237,11 +238,20 @@ struct path {
 	struct dentry *dentry;
 } KERNEL_TYPE;
 
+struct cred;
+
 struct file {
 	unsigned int f_mode;
 	unsigned int f_flags;
 	struct path f_path;
 	struct inode *f_inode;
+	const struct cred *f_cred;
+} KERNEL_TYPE;
+
+/* Since 6.8: a file that the kernel opens in place of another one. */
+struct backing_file {
+	struct file file;
+	struct path user_path;
 } KERNEL_TYPE;
 
 struct ns_common {

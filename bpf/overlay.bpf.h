@@ -14,6 +14,7 @@
 #define AGENT_LOCK_OVERLAY_BPF_H
 
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
+#define FUSE_SUPER_MAGIC      0x65735546
 
 #define OVERLAYS	      8
 
@@ -99,6 +100,35 @@ static __noinline bool answers_for_overlay(struct current_jail *c, struct dentry
 			return true;
 	}
 	return false;
+}
+
+/* ---- FUSE ---- */
+
+/*
+ * A FUSE server may have the kernel open another file and use that (passthrough). The
+ * open that was asked for is decided before this one, which is told by who opens: the
+ * file has the server's credentials and the task its own. A jailed process can be no
+ * such server, which needs /dev/fuse and a mount.
+ */
+static __always_inline bool opens_for_fuse(struct current_jail *c)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	const struct backing_file *behind = (const void *)c->opened;
+	struct dentry *asked;
+
+	if (!behind || !bpf_core_field_exists(behind->user_path))
+		return false;
+	if (!(c->opened->f_mode & FMODE_BACKING))
+		return false;
+	if (BPF_CORE_READ(behind, file.f_cred) == BPF_CORE_READ(task, cred))
+		return false;
+	asked = BPF_CORE_READ(behind, user_path.dentry);
+	return asked && BPF_CORE_READ(asked, d_sb, s_magic) == FUSE_SUPER_MAGIC;
+}
+
+static __noinline bool works_behind(struct current_jail *c)
+{
+	return works_for_overlay(c) || opens_for_fuse(c);
 }
 
 /* ---- For the supervisor ---- */

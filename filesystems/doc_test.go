@@ -49,8 +49,12 @@ func document() string {
 	table("| check | what |", names, what)
 	b.WriteString(paragraphs[2])
 	for _, c := range checks() {
-		if c.differs != "" {
-			fmt.Fprintf(&b, "- `%s`: `%s`. %s\n", c.name, c.differs, c.why)
+		for _, d := range c.differs {
+			on := ""
+			if d.on != "" {
+				on = fmt.Sprintf(" on `%s`", d.on)
+			}
+			fmt.Fprintf(&b, "- `%s`%s: `%s`. %s\n", c.name, on, d.failed, d.why)
 		}
 	}
 	b.WriteString(paragraphs[3])
@@ -64,7 +68,8 @@ const documentText = `# File systems
 a guest: once outside the jail and once in it, by the same user, in two directories that were
 filled alike. Every check must see the same in both. What fails alike in both is 'unsupported':
 that file system lacks it. A file system that the kernel lacks is 'unsupported' too, never a
-pass. 'ATTACK=.' also runs the whole adversary suite with its arena on ext4 and on an overlay.
+pass. 'ATTACK=.' also runs the whole adversary suite with its arena on ext4, two of the
+overlays and FUSE with passthrough.
 
 The lists are written from the code, and the target keeps them true.
 
@@ -98,4 +103,16 @@ by its own path is refused as before: the cases 'layer_*' and 'core_dump' of the
 It takes the types of overlayfs from the kernel or its module
 ('CONFIG_DEBUG_INFO_BTF_MODULES'). Without them, and for overlays that came by descriptor from
 elsewhere, what an overlay does on its layers is refused.
+
+## FUSE
+
+What a server does for a jailed process, it does as itself, outside. With passthrough (since
+6.9) the kernel opens and uses another file in the place of the server’s own; that open is let
+pass when the file asked for is on FUSE and the other one is opened under other credentials than
+the task’s. A jailed process can be no such server, which needs '/dev/fuse' and a mount. Files on
+an overlay behind a server are refused.
+
+No package of Debian 12 asks for passthrough: libfuse does from 3.17 on, Debian 12 has 3.14. So
+'fuse-passthrough' has a small server of ours, which refuses to read and write by itself: a check
+that passes shows that the kernel did.
 `

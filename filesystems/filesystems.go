@@ -21,9 +21,15 @@ type check struct {
 	what string
 	// do works in a fresh directory of its own; before is what [Populate] made. It
 	// returns what it saw, which must not depend on time, inode numbers or names above dir.
-	do func(dir, before string) (string, error)
-	// differs is how it fails in a jail by design, for the reason why.
-	differs, why string
+	do      func(dir, before string) (string, error)
+	differs []difference
+}
+
+// A difference is how a check fails in a jail by design.
+type difference struct {
+	on     string // a file system; "": any
+	failed string
+	why    string
 }
 
 // A Finding is what one check came to.
@@ -124,8 +130,9 @@ func Compare(fs string, outside, inside []Finding) []report.Result {
 			r.Outcome = report.OK
 		case a == b:
 			r.Outcome, r.Detail = report.Unsupported, "in the jail as outside: "+a.Failed
-		case c.differs != "" && a.Failed == "" && b.Failed == c.differs:
-			r.Outcome, r.Detail = report.Known, "in the jail: "+b.Failed+"; "+c.why
+		case c.by(fs, b.Failed) != nil:
+			r.Outcome = report.Known
+			r.Detail = "in the jail: " + b.Failed + "; " + c.by(fs, b.Failed).why
 		default:
 			r.Outcome = report.Failed
 			r.Detail = fmt.Sprintf("outside: %s; in the jail: %s", a.text(), b.text())
@@ -133,6 +140,17 @@ func Compare(fs string, outside, inside []Finding) []report.Result {
 		results = append(results, r)
 	}
 	return results
+}
+
+// by returns the difference that a failure on a file system shows, or nil. Outside it
+// may fail too, in another way.
+func (c check) by(fs, failed string) *difference {
+	for _, d := range c.differs {
+		if d.failed == failed && (d.on == "" || d.on == fs) {
+			return &d
+		}
+	}
+	return nil
 }
 
 func (f Finding) text() string {

@@ -20,6 +20,9 @@ type Place struct {
 	Mount string
 	// Below is where in a project it is tried, when the project itself is elsewhere.
 	Below string
+	// Root is the root directory of whoever uses the place, when it is not the usual
+	// one. See [EnterRoot].
+	Root string
 }
 
 // Project is the directory to jail, or not, for one of "out" and "in".
@@ -37,6 +40,7 @@ type maker func(base string, fill func(dir string) error) error
 var kinds = []struct {
 	name, what string
 	below      string
+	root       bool // it is mounted as a root directory; the projects are in rootProjects
 	make       maker
 }{
 	{name: "tmpfs", what: "tmpfs", make: makeTmpfs},
@@ -49,7 +53,11 @@ var kinds = []struct {
 	{name: "overlay", what: "overlayfs, its layers on tmpfs", make: overOn(makeTmpfs)},
 	{name: "overlay-ext4", what: "overlayfs, its layers on ext4", make: overOn(onDisk("ext4"))},
 	{name: "overlay-nested", what: "overlayfs on overlayfs", make: makeNested},
+	{name: "overlay-root", what: "overlayfs as the root directory, as in a container; the " +
+		"jail is started in there", root: true, make: makeRoot},
 	{name: "fuse", what: "FUSE: bindfs on a directory of tmpfs", make: makeFuse},
+	{name: "fuse-passthrough", what: "FUSE; the kernel reads and writes the files of tmpfs " +
+		"itself (since 6.9)", make: makePassthrough},
 	{name: "9p", what: "9p: a folder of the host's, through QEMU", make: make9P},
 }
 
@@ -87,10 +95,14 @@ func Mount(name, base string, uid, gid int) (Place, error) {
 			}
 			return nil
 		}
-		if err := os.MkdirAll(p.Mount, 0o755); err != nil {
+		at := p.Mount
+		if k.root {
+			p.Root, p.Mount = at, rootProjects
+		}
+		if err := os.MkdirAll(at, 0o755); err != nil {
 			return p, err
 		}
-		return p, k.make(p.Mount, fill)
+		return p, k.make(at, fill)
 	}
 	return Place{}, fmt.Errorf("no file system is called %q", name)
 }
@@ -277,30 +289,12 @@ func makeNested(at string, fill func(string) error) error {
 	return makeTmpfs(outer, func(layers string) error { return overlay(at, inner, layers) })
 }
 
-func makeFuse(at string, fill func(string) error) error {
-	source := at + ".source"
-	if err := os.MkdirAll(source, 0o755); err != nil {
-		return err
-	}
-	if err := makeTmpfs(source, fill); err != nil {
-		return err
-	}
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		return errors.New("the kernel has no fuse")
-	}
-	out, err := exec.Command("bindfs", "-o", "allow_other", source, at).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("bindfs: %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
-
 func make9P(at string, fill func(string) error) error {
 	share := at + ".share"
 	if err := os.MkdirAll(share, 0o755); err != nil {
 		return err
 	}
-	options := "trans=virtio,version=9p2000.L,msize=262144"
+	options := "trans=virtio,version=9p2000.L,msize=262144,cache=mmap"
 	if err := mount(ShareTag, share, "9p", options); err != nil {
 		return err
 	}

@@ -11,17 +11,19 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/agent-lock/agent-lock/filesystems"
 	"github.com/agent-lock/agent-lock/report"
 	"github.com/agent-lock/agent-lock/vmtest"
+	"golang.org/x/sys/unix"
 )
 
 // attackedFileSystems are those on which the whole suite attacks the jail too: one
-// that has everything, and the one that works on others behind the scenes.
-var attackedFileSystems = []string{"ext4", "overlay-ext4"}
+// that has everything, and those that work on others behind the scenes.
+var attackedFileSystems = []string{"ext4", "overlay-ext4", "overlay-root", "fuse-passthrough"}
 
 // forFileSystems is what the guest needs to make file systems: of the packages no more
 // than a few programs, since all of it is unpacked in memory.
@@ -146,14 +148,13 @@ func mountPlace(name string) (filesystems.Place, error) {
 // findings runs the checks in one of a place's projects; jail is put before the command.
 func findings(std stdio, p filesystems.Place, which string,
 	jail ...string) ([]filesystems.Finding, error) {
-	argv := append(jail, "/bin/agent-lock", "filesystem-check", p.Tried(which))
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Stderr = "/", std.err
+	user := 0
 	if len(jail) == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{
-			Credential: &syscall.Credential{Uid: 1000, Gid: 1000},
-		}
+		user = ordinary
 	}
+	argv := append(jail, "/bin/agent-lock", "filesystem-check", p.Tried(which))
+	cmd := placeCommand(p.Root, user, argv)
+	cmd.Stderr = std.err
 	out, runErr := cmd.Output()
 	var found []filesystems.Finding
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
@@ -167,6 +168,56 @@ func findings(std stdio, p filesystems.Place, which string,
 		}
 		found = append(found, f)
 	}
+}
+
+// rootVerb is the hidden verb that runs a command as a user in another root directory.
+const rootVerb = "filesystem-root"
+
+// placeCommand is a command as a user, where a place is.
+func placeCommand(root string, user int, argv []string) *exec.Cmd {
+	if root != "" {
+		argv = append([]string{"/bin/agent-lock", rootVerb, root, strconv.Itoa(user)}, argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = "/"
+	if root == "" && user != 0 {
+		id := uint32(user)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
+	}
+	return cmd
+}
+
+func inRoot(std stdio, args []string) int {
+	if len(args) < 3 {
+		return std.errorf("%s: want a directory, a user's id and a command", rootVerb)
+	}
+	user, err := strconv.Atoi(args[1])
+	if err != nil {
+		return std.errorf("%s: %v", rootVerb, err)
+	}
+	if err := filesystems.EnterRoot(args[0]); err != nil {
+		return std.errorf("%s: %v", rootVerb, err)
+	}
+	cmd := placeCommand("", user, args[2:])
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, std.out, std.err
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		return std.errorf("%s: %v", rootVerb, err)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// serveFileSystem is a hidden verb too: it is the other end of a FUSE file system.
+func serveFileSystem(std stdio, args []string) int {
+	if len(args) != 1 {
+		return std.errorf("%s: want one directory", filesystems.ServeVerb)
+	}
+	const dev = 3
+	unix.CloseOnExec(dev)
+	tell := func(passthrough bool) { fmt.Fprintln(std.out, passthrough) }
+	if err := filesystems.ServeFUSE(dev, args[0], tell); err != nil {
+		return std.errorf("%s: %v", filesystems.ServeVerb, err)
+	}
+	return 0
 }
 
 // checkFileSystem is the hidden verb filesystem-check: it runs in the jail, and outside.
@@ -185,9 +236,9 @@ func checkFileSystem(std stdio, args []string) int {
 // attackOn runs the adversary suite with its arena on a place.
 func attackOn(std stdio, p filesystems.Place, cases string,
 	tell func(...report.Result) error) error {
-	cmd := exec.Command("/bin/agent-lock", "adversary", "--json", "-", "--run", cases,
-		"--arena", p.Project("in"))
-	cmd.Dir, cmd.Stderr = "/", std.err
+	cmd := placeCommand(p.Root, 0, []string{"/bin/agent-lock", "adversary", "--json", "-",
+		"--run", cases, "--arena", p.Project("in")})
+	cmd.Stderr = std.err
 	out, runErr := cmd.Output()
 	n := 0
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {

@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/agent-lock/agent-lock/filesystems"
 	"github.com/agent-lock/agent-lock/jail"
 )
 
@@ -51,6 +52,8 @@ func verbs() []verb {
 		{"guest-bench", "", guestBench},
 		{"guest-filesystems", "", guestFileSystems},
 		{"filesystem-check", "", checkFileSystem},
+		{filesystems.ServeVerb, "", serveFileSystem},
+		{rootVerb, "", inRoot},
 		{"bench-worker", "", benchWorker},
 		{"bench-doc", "", benchDoc},
 	}, mutationVerbs()...)
