@@ -61,7 +61,7 @@ enum {
 enum {
 	FMODE_READ = 1 << 0,
 	FMODE_WRITE = 1 << 1,
-	FMODE_BACKING = 1 << 25, /* since 6.5: opened in place of another file */
+	FMODE_BACKING = 3 << 24 /* opened in place of another; the bit differs by kernel */
 };
 enum {
 	FMODE_EXEC_FLAG = 1 << 5
