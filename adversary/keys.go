@@ -47,20 +47,35 @@ var keys = []Case{
 		Name: "key_users", Family: "keys", Source: "D65 flatpak#299",
 		What:  "reads how many keys each user has, /proc/key-users",
 		Hooks: opens,
+		Setup: func(s *Scene) error {
+			text, err := os.ReadFile("/proc/key-users")
+			if err == nil && !s.othersKeys(text) {
+				return errors.New("no other user has keys here")
+			}
+			return err
+		},
 		Attack: func(*Target) ([]byte, error) {
 			text, err := os.ReadFile("/proc/key-users")
 			return text, call("read", err)
 		},
 		Judge: func(s *Scene) string {
-			for line := range strings.Lines(string(s.Loot)) {
-				user, _, _ := strings.Cut(strings.TrimSpace(line), ":")
-				if uid, err := strconv.Atoi(user); err == nil && uid != s.arena.user.UID {
-					return "the number of another user's keys was sent out"
-				}
+			if s.othersKeys(s.Loot) {
+				return "the number of another user's keys was sent out"
 			}
 			return ""
 		},
 	},
+}
+
+// othersKeys finds another user's line in /proc/key-users.
+func (s *Scene) othersKeys(text []byte) bool {
+	for line := range strings.Lines(string(text)) {
+		user, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if uid, err := strconv.Atoi(user); err == nil && uid != s.arena.user.UID {
+			return true
+		}
+	}
+	return false
 }
 
 func keyCase(verb, what string, setup func(*Scene) error,
