@@ -46,7 +46,7 @@ func (b *begun) try() (err error) {
 			b.closeNetwork()
 		}
 	}()
-	pid := b.pid1.cmd.Process.Pid
+	pid := b.pid1.process.Pid
 	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
 	if err != nil {
 		return fmt.Errorf("hold the jail's pid namespace: %w", err)

@@ -2,17 +2,19 @@ package jail
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// control is one end of the socket pair between two of our processes: the task goes
-// one way, as a line of JSON, and "armed"; "ready" and failures come back. Its end is
-// the other side's death.
+// control is one end of the socket pair between the supervisor and the process that
+// becomes the command: the task goes one way, as a line of JSON, and "armed"; "mounted",
+// "ready" and failures come back. Its end is the other side's death.
 type control struct {
 	*os.File
 	in *bufio.Reader
@@ -34,7 +36,39 @@ func controlPair() (ours, theirs *control, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make control socket: %w", err)
 	}
+	// The kernel then says who sends: awaitSender.
+	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		unix.Close(fds[0])
+		unix.Close(fds[1])
+		return nil, nil, fmt.Errorf("make control socket: %w", err)
+	}
 	return newControl(uintptr(fds[0])), newControl(uintptr(fds[1])), nil
+}
+
+// awaitSender waits for the first message and returns who has sent it. What it says is
+// read as always.
+func (c *control) awaitSender() (pid int, err error) {
+	data, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	n, oobn, _, _, err := unix.Recvmsg(int(c.Fd()), data, oob, 0)
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	c.in = bufio.NewReader(io.MultiReader(bytes.NewReader(data[:n]), c.File))
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return 0, err
+	}
+	if len(messages) != 1 {
+		return 0, fmt.Errorf("%d control messages, want one", len(messages))
+	}
+	sender, err := unix.ParseUnixCredentials(&messages[0])
+	if err != nil {
+		return 0, err
+	}
+	return int(sender.Pid), nil
 }
 
 // readLine returns a line without its end.

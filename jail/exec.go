@@ -21,15 +21,20 @@ const (
 	statusNotFound      = 127
 )
 
-// Exec drops privileges, waits until the jail is armed and becomes the command.
+// Exec makes the jail's mounts, drops privileges, waits until the jail is armed and
+// becomes the command.
 // Everything is done in one thread, which is the one that execs: the kernel
 // ends the others with it.
 func Exec() int {
 	runtime.LockOSThread()
 	control := inherited()
 	s, err := control.receive()
+	if err == nil {
+		err = furnish(s)
+	}
 	var second secondLayer
 	if err == nil {
+		fmt.Fprintln(control, "mounted")
 		second, err = prepareSecond(s)
 	}
 	if err == nil {
@@ -41,7 +46,7 @@ func Exec() int {
 	}
 	fmt.Fprintln(control, "ready")
 	if word, err := control.readLine(); err != nil || word != "armed" {
-		return 1 // pid 1 is gone
+		return 1 // the supervisor is gone
 	}
 	if err := confine(s, second); err != nil {
 		control.fail(err)

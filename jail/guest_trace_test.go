@@ -274,8 +274,6 @@ func roleOf(pid int) string {
 	switch {
 	case filepath.Base(args[0]) != "agent-lock":
 		return "command"
-	case slices.Contains(args, "jail-init"):
-		return "pid 1"
 	case slices.Contains(args, "jail-exec"):
 		return "exec"
 	}

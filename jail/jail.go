@@ -1,7 +1,7 @@
 // Package jail builds a jail around a command: namespaces, labels, enforcement,
 // dropped privileges, exec. The supervisor (Run) stays outside as root; pid 1 of
-// the jail (Init) is a process of ours that starts the command through a last
-// one (Exec), in which privileges are dropped before the jail is armed.
+// the jail (startFirst) only waits for the process that makes the jail's mounts,
+// drops its privileges before the jail is armed, and becomes the command (Exec).
 //
 // Order is everything. The command's first instruction runs after the labels
 // are in force, and nothing of ours runs in the jail with what it inherited
@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
 	"strings"
@@ -25,11 +24,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The hidden verbs under which the program starts itself again.
-const (
-	InitVerb = "jail-init"
-	ExecVerb = "jail-exec"
-)
+// ExecVerb is the hidden verb under which the program starts itself again.
+const ExecVerb = "jail-exec"
 
 // Config describes one jail.
 type Config struct {
@@ -58,7 +54,7 @@ type Config struct {
 	Attach bpf.SetOptions
 }
 
-// setup is what the supervisor tells pid 1.
+// setup is what the supervisor tells the process that becomes the command.
 type setup struct {
 	Dir     string // where the command starts
 	Command []string
@@ -124,7 +120,8 @@ func runWithoutBPF(cfg Config, hugePages bool) (int, error) {
 
 // pid1 is the supervisor's end of the jail's first process.
 type pid1 struct {
-	cmd     *exec.Cmd
+	process *os.Process
+	command *os.Process // which pid 1 has started
 	control *control
 	signals chan os.Signal
 	// terminal is restored after the command.
@@ -142,16 +139,12 @@ func startInit(cfg Config, hugePages bool) (*pid1, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := again(InitVerb, theirs.File)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = cfg.Stdin, cfg.Stdout, cfg.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: namespaces, Pdeathsig: unix.SIGKILL,
-	}
 	p := &pid1{
-		cmd: cmd, control: ours, signals: make(chan os.Signal, 8), terminal: saveTerminal(),
+		control: ours, signals: make(chan os.Signal, 8), terminal: saveTerminal(),
 	}
 	signal.Notify(p.signals, forwarded...)
-	err = cmd.Start()
+	p.process, err = startFirst(namespaces, ExecVerb,
+		[4]*os.File{cfg.Stdin, cfg.Stdout, cfg.Stderr, theirs.File})
 	theirs.Close() // so that pid 1's death is the end of what ours reads
 	if err != nil {
 		ours.Close()
@@ -175,20 +168,19 @@ func startInit(cfg Config, hugePages bool) (*pid1, error) {
 		p.kill()
 		return nil, fmt.Errorf("tell pid 1 its task: %w", err)
 	}
+	sender, err := ours.awaitSender()
+	if err == nil {
+		p.command, err = os.FindProcess(sender)
+	}
+	if err != nil {
+		p.kill()
+		return nil, fmt.Errorf("wait for the command's process: %w", err)
+	}
 	if err := p.expect("mounted"); err != nil {
 		p.kill()
 		return nil, err
 	}
 	return p, nil
-}
-
-// again is this program under a hidden verb, with nothing of the environment and
-// the control socket as descriptor 3.
-func again(verb string, control *os.File) *exec.Cmd {
-	return &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{"agent-lock", verb}, Env: []string{},
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: []*os.File{control},
-	}
 }
 
 // expect reads pid 1's answer: one line, the word or what went wrong.
@@ -205,8 +197,8 @@ func (p *pid1) expect(word string) error {
 
 func (p *pid1) kill() {
 	signal.Stop(p.signals)
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
+	p.process.Kill()
+	p.process.Wait()
 	p.control.Close()
 }
 
@@ -223,21 +215,36 @@ func (p *pid1) run() (int, error) {
 		line, _ := p.control.readLine()
 		failure <- line
 	}()
-	done := make(chan error, 1)
-	go func() { done <- p.cmd.Wait() }()
+	done := make(chan ended, 1)
+	go func() {
+		state, err := p.process.Wait()
+		done <- ended{state, err}
+	}()
 	for {
 		select {
 		case sig := <-p.signals:
-			p.cmd.Process.Signal(sig)
-		case <-done:
+			// The terminal has sent these to the command as well.
+			if sig != unix.SIGINT && sig != unix.SIGQUIT {
+				p.command.Signal(sig)
+			}
+		case e := <-done:
 			signal.Stop(p.signals)
 			p.terminal.restore()
 			if line := <-failure; line != "" {
 				return 0, errors.New(line)
 			}
-			return exitStatus(p.cmd.ProcessState), nil
+			if e.err != nil {
+				return 0, fmt.Errorf("wait for pid 1: %w", e.err)
+			}
+			return exitStatus(e.state), nil
 		}
 	}
+}
+
+// ended is how a process did.
+type ended struct {
+	state *os.ProcessState
+	err   error
 }
 
 func exitStatus(state *os.ProcessState) int {
@@ -258,7 +265,7 @@ var forwarded = []os.Signal{
 // arm labels the policy's paths as the jail's mounts show them and puts the
 // labels in force, once the command's process has dropped its privileges.
 func arm(slot *bpf.Slot, cfg Config, pid1 *pid1) (*rules, error) {
-	r, err := resolve(cfg.Policy, fmt.Sprintf("/proc/%d", pid1.cmd.Process.Pid))
+	r, err := resolve(cfg.Policy, fmt.Sprintf("/proc/%d", pid1.process.Pid))
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,6 @@ func verbs() []verb {
 			return printVersion(std)
 		}},
 		{"help", "print this text", func(std stdio, _ []string) int { return help(std.out) }},
-		{jail.InitVerb, "", func(stdio, []string) int { return jail.Init() }},
 		{jail.ExecVerb, "", func(stdio, []string) int { return jail.Exec() }},
 		{"adversary", "attack the jail, or any other", runAdversary},
 		{"attacker", "", runAttacker},

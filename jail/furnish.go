@@ -3,137 +3,29 @@ package jail
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/agent-lock/agent-lock/policy"
 	"golang.org/x/sys/unix"
 )
 
-// Init is pid 1 of the jail. It gives the namespaces their own file systems,
-// prepares the command, waits until the jail is armed, and is the command's
-// parent until it ends. It never returns to a caller that goes on.
-func Init() int {
-	control := inherited()
-	task, err := prepare(control)
-	if err != nil {
-		control.fail(err)
-		return 1
-	}
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded...)
-	if err := task.release(control); err != nil {
-		control.fail(err)
-		return 1
-	}
-	control.Close()
-	go func() {
-		for sig := range signals {
-			// The terminal has sent these to the command as well.
-			if sig != unix.SIGINT && sig != unix.SIGQUIT {
-				task.cmd.Process.Signal(sig)
-			}
-		}
-	}()
-	return reap(task.cmd.Process.Pid)
-}
-
-// task is the command that waits to be let go.
-type task struct {
-	cmd     *exec.Cmd
-	control *control
-}
-
-func prepare(control *control) (*task, error) {
-	s, err := control.receive()
-	if err != nil {
-		return nil, fmt.Errorf("read the jail's task: %w", err)
-	}
+// furnish gives the jail's namespaces what is in them.
+func furnish(s setup) error {
 	if err := makeMounts(s); err != nil {
-		return nil, err
+		return err
 	}
 	if exists("/proc/self/ns/uts") { // else the name is the host's
 		if err := unix.Sethostname([]byte("jail")); err != nil {
-			return nil, fmt.Errorf("set host name: %w", err)
+			return fmt.Errorf("set host name: %w", err)
 		}
 	}
 	if s.Apart {
-		if err := raiseLoopback(); err != nil {
-			return nil, err
-		}
-	}
-	fmt.Fprintln(control, "mounted")
-	return startExec(s)
-}
-
-// startExec starts the process that becomes the command, and waits until it
-// has dropped its privileges.
-func startExec(s setup) (*task, error) {
-	ours, theirs, err := controlPair()
-	if err != nil {
-		return nil, err
-	}
-	cmd := again(ExecVerb, theirs.File)
-	err = cmd.Start()
-	theirs.Close() // so that the process's death is the end of what ours reads
-	if err != nil {
-		return nil, fmt.Errorf("start the command's process: %w", err)
-	}
-	if err := ours.send(s); err != nil {
-		return nil, fmt.Errorf("tell the command's process its task: %w", err)
-	}
-	line, err := ours.readLine()
-	if err != nil {
-		return nil, fmt.Errorf("wait for the command's process: %w", err)
-	}
-	if line != "ready" {
-		return nil, errors.New(line)
-	}
-	return &task{cmd: cmd, control: ours}, nil
-}
-
-// release waits for the supervisor's word and passes it on. The command's
-// process closes its end by executing the command, or says what is wrong.
-func (t *task) release(control *control) error {
-	fmt.Fprintln(control, "ready")
-	word, err := control.readLine()
-	if err != nil || word != "armed" {
-		return fmt.Errorf("wait to be armed: got %q: %w", word, err)
-	}
-	fmt.Fprintln(t.control, "armed")
-	failure, err := io.ReadAll(t.control.in)
-	t.control.Close()
-	if err != nil {
-		return fmt.Errorf("wait for the command to start: %w", err)
-	}
-	if len(failure) > 0 {
-		return errors.New(strings.TrimSpace(string(failure)))
+		return raiseLoopback()
 	}
 	return nil
-}
-
-// reap waits for every child, as pid 1 must, and returns the exit status of
-// one of them. What is left when it ends is killed by the kernel with pid 1.
-func reap(pid int) int {
-	for {
-		var ws syscall.WaitStatus
-		got, err := syscall.Wait4(-1, &ws, 0, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return 1
-		case got == pid && ws.Signaled():
-			return 128 + int(ws.Signal())
-		case got == pid && ws.Exited():
-			return ws.ExitStatus()
-		}
-	}
 }
 
 // makeMounts gives the jail its own /proc, terminals and private directories.
