@@ -203,9 +203,13 @@ func within(path, dir string) bool {
 func (p *Policy) Nearest(path string) (Rule, bool) {
 	var best Rule
 	found := false
-	for _, r := range p.Rules {
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		if !strings.HasPrefix(path, strings.TrimRight(r.Path, "/")) {
+			continue // most rules, at the cost of little
+		}
 		if within(path, filepath.Clean(r.Path)) && len(r.Path) >= len(best.Path) {
-			best, found = r, true
+			best, found = *r, true
 		}
 	}
 	return best, found
