@@ -168,6 +168,7 @@ func startInit(cfg Config, hugePages bool) (*pid1, error) {
 		p.kill()
 		return nil, fmt.Errorf("tell pid 1 its task: %w", err)
 	}
+	growTable()
 	sender, err := ours.awaitSender()
 	if err == nil {
 		p.command, err = os.FindProcess(sender)
