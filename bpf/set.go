@@ -3,8 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,12 +51,13 @@ type SetOptions struct {
 }
 
 // name is the hash of everything that decides what the set does. It tells versions
-// apart, nobody attacks it, and it must not cost the time of a start: two
-// checksums, for which processors have instructions.
+// apart, and it must not cost the time of a start: that of the object is a constant.
 func (o SetOptions) name() string {
-	ieee, castagnoli := crc32.NewIEEE(), crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	h := io.MultiWriter(ieee, castagnoli)
-	h.Write(_JailBytes)
+	name := objectSum()
+	if len(o.Drop) == 0 && !o.NoPathHooks && !o.First {
+		return name
+	}
+	h := fnv.New64a()
 	for _, hook := range slices.Sorted(slices.Values(o.Drop)) {
 		fmt.Fprintf(h, "-%s", hook)
 	}
@@ -67,7 +67,7 @@ func (o SetOptions) name() string {
 	if o.First {
 		fmt.Fprint(h, "first")
 	}
-	return fmt.Sprintf("%08x%08x", ieee.Sum32(), castagnoli.Sum32())
+	return fmt.Sprintf("%s-%016x", name, h.Sum64())
 }
 
 // openSet opens the attach set, attaching it first if no jail is using it. The
