@@ -13,7 +13,8 @@ MUTATE   ?=
 PREFIX   ?= /usr/local
 OUT      ?= out
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  ?= -X main.version=$(VERSION)
+# Without huge pages for its heap: the kernel would clear 2 MB for a start of milliseconds.
+LDFLAGS  ?= -X main.version=$(VERSION) -X runtime.godebugDefault=disablethp=1
 CLANG        ?= clang-19
 LLVM_STRIP   ?= llvm-strip-19
 CLANG_FORMAT ?= clang-format-19

@@ -11,9 +11,8 @@ import (
 
 // begun is a jail with the BPF layer, from its slot on.
 type begun struct {
-	slot      *bpf.Slot
-	cfg       Config
-	hugePages bool
+	slot *bpf.Slot
+	cfg  Config
 
 	pid1    *pid1
 	network *network
@@ -37,7 +36,7 @@ func (b *begun) begin() (err error) {
 }
 
 func (b *begun) try() (err error) {
-	if b.pid1, err = startInit(b.cfg, b.hugePages); err != nil {
+	if b.pid1, err = startInit(b.cfg); err != nil {
 		return err
 	}
 	defer func() {

@@ -164,9 +164,6 @@ func inForce() error {
 func become(s setup) int {
 	path, err := lookPath(s.Command[0], s.Env)
 	if err == nil {
-		if s.HugePages {
-			withHugePages()
-		}
 		err = syscall.Exec(path, s.Command, s.Env)
 	}
 	fmt.Fprintf(os.Stderr, "agent-lock: execute %s: %v\n", s.Command[0], err)

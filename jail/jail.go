@@ -62,13 +62,11 @@ type setup struct {
 	User    User
 	Keep    []kept
 	Apart   bool // in a network namespace of its own
-	// HugePages says that the command may have them again.
-	HugePages bool
-	Layers    Layers
-	Rules     []policy.Rule // for Landlock and mounts; none where BPF holds without
-	Network   policy.Network
-	Drop      []string
-	Mutant    bool // something is left out: the command need not find the jail in force
+	Layers  Layers
+	Rules   []policy.Rule // for Landlock and mounts; none where BPF holds without
+	Network policy.Network
+	Drop    []string
+	Mutant  bool // something is left out: the command need not find the jail in force
 }
 
 // Run builds the jail, runs the command in it and returns its exit status:
@@ -80,11 +78,10 @@ func Run(cfg Config) (status int, err error) {
 	if cfg, err = settle(cfg); err != nil {
 		return 0, err
 	}
-	hugePages := withoutHugePages()
 	// The kernel ties PDEATHSIG to the thread that forks.
 	runtime.LockOSThread()
 	if !cfg.Layers.BPF {
-		return runWithoutBPF(cfg, hugePages)
+		return runWithoutBPF(cfg)
 	}
 	slot, err := bpf.Take(cfg.Attach)
 	if errors.Is(err, bpf.ErrRefused) {
@@ -94,7 +91,7 @@ func Run(cfg Config) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	b := begun{slot: slot, cfg: cfg, hugePages: hugePages}
+	b := begun{slot: slot, cfg: cfg}
 	defer b.end()
 	if err := b.begin(); err != nil {
 		return 0, err
@@ -106,8 +103,8 @@ func Run(cfg Config) (status int, err error) {
 }
 
 // runWithoutBPF has nothing to arm: pid 1 and the command's process hold the jail.
-func runWithoutBPF(cfg Config, hugePages bool) (int, error) {
-	pid1, err := startInit(cfg, hugePages)
+func runWithoutBPF(cfg Config) (int, error) {
+	pid1, err := startInit(cfg)
 	if err != nil {
 		return 0, err
 	}
@@ -130,7 +127,7 @@ type pid1 struct {
 
 // startInit starts pid 1 and waits until its mounts are there to be labelled. The
 // command's process is still starting then.
-func startInit(cfg Config, hugePages bool) (*pid1, error) {
+func startInit(cfg Config) (*pid1, error) {
 	namespaces, err := namespaceFlags(cfg.Policy.Network)
 	if err != nil {
 		return nil, err
@@ -156,7 +153,7 @@ func startInit(cfg Config, hugePages bool) (*pid1, error) {
 		Apart:  namespaces&unix.CLONE_NEWNET != 0,
 		Layers: cfg.Layers, Drop: cfg.Drop,
 		Network: cfg.Policy.Network,
-		Mutant:  len(cfg.Attach.Drop)+len(cfg.Drop) > 0, HugePages: hugePages,
+		Mutant:  len(cfg.Attach.Drop)+len(cfg.Drop) > 0,
 	}
 	if cfg.Layers.Landlock || !cfg.Layers.BPF {
 		s.Rules = cfg.Policy.Rules
