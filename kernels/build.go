@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -165,12 +164,12 @@ func resolveBuilt(c cache, r ref) (Kernel, error) {
 
 // buildNameRE is what the name of a configuration may be: "built:NAME" is said on
 // command lines, in lists, and is a file's name in the cache.
-var buildNameRE = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]*$`)
+var buildNameRE = lazily(`^[0-9A-Za-z][0-9A-Za-z._-]*$`)
 
 // readFragment reads a configuration: one of ours by its name, else a file.
 func readFragment(config string) (name, text string, err error) {
 	name = strings.TrimSuffix(filepath.Base(config), ".config")
-	if !buildNameRE.MatchString(name) {
+	if !buildNameRE().MatchString(name) {
 		return "", "", fmt.Errorf("configuration %q: its name may have letters, digits, dot, "+
 			"dash and underscore", config)
 	}

@@ -15,14 +15,13 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
 
 // packageName is a name of a Debian or Ubuntu package, perhaps with a colon and the
 // one file of it, or folder, that is wanted.
-var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[^/\s][^\s]*)?$`)
+var packageName = lazily(`^[a-z0-9][a-z0-9+.-]+(:[^/\s][^\s]*)?$`)
 
 // wanted are the packages by name: the files or folders that are wanted; none: all.
 type wanted map[string][]string
@@ -30,7 +29,7 @@ type wanted map[string][]string
 func parsePackageNames(names []string) (wanted, error) {
 	w := wanted{}
 	for _, name := range names {
-		if !packageName.MatchString(name) {
+		if !packageName().MatchString(name) {
 			return nil, fmt.Errorf("%q is neither a package nor PACKAGE:PATH, as in "+
 				"git:usr/bin/git", name)
 		}
@@ -49,7 +48,7 @@ func parsePackageNames(names []string) (wanted, error) {
 func (w wanted) keep(name, file string) bool {
 	paths, ok := w[name]
 	if !ok || paths == nil {
-		return ok && !useless.MatchString(file)
+		return ok && !useless().MatchString(file)
 	}
 	return slices.ContainsFunc(paths, func(p string) bool {
 		return file == p || strings.HasPrefix(file, strings.TrimSuffix(p, "/")+"/")
@@ -176,12 +175,12 @@ func downloadAll(ctx context.Context, dir string, names []string, opts Options) 
 }
 
 // libraryDirs is where the loader looks.
-var libraryDirs = regexp.MustCompile(`^usr/lib(32|64|x32)?(/[a-z0-9_]+-linux-[a-z0-9_]+)?$`)
+var libraryDirs = lazily(`^usr/lib(32|64|x32)?(/[a-z0-9_]+-linux-[a-z0-9_]+)?$`)
 
 // isLibrary reports whether a path is one of a shared library, also of the loader.
 func isLibrary(name string) bool {
 	base := path.Base(name)
-	return libraryDirs.MatchString(path.Dir(name)) &&
+	return libraryDirs().MatchString(path.Dir(name)) &&
 		(strings.HasSuffix(base, ".so") || strings.Contains(base, ".so."))
 }
 
@@ -254,7 +253,7 @@ func needs(root *os.Root, name string) []string {
 }
 
 // useless is what a guest that runs commands does not look at.
-var useless = regexp.MustCompile(`^(usr/share/(doc|doc-base|man|locale|info|lintian|bug)/|` +
+var useless = lazily(`^(usr/share/(doc|doc-base|man|locale|info|lintian|bug)/|` +
 	`usr/lib/debug/|usr/include/)`)
 
 // merged is where a file is since /bin, /sbin and /lib are links into /usr.
