@@ -14,7 +14,7 @@ type begun struct {
 	slot *bpf.Slot
 	cfg  Config
 
-	pid1    *pid1
+	jail    *started
 	network *network
 	rules   *rules
 	// held is what the jail is known by, until its slot is given back.
@@ -36,16 +36,16 @@ func (b *begun) begin() (err error) {
 }
 
 func (b *begun) try() (err error) {
-	if b.pid1, err = startInit(b.cfg); err != nil {
+	if b.jail, err = start(b.cfg); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			b.pid1.kill()
+			b.jail.kill()
 			b.closeNetwork()
 		}
 	}()
-	pid := b.pid1.process.Pid
+	pid := b.jail.pid
 	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
 	if err != nil {
 		return fmt.Errorf("hold the jail's pid namespace: %w", err)
@@ -54,7 +54,7 @@ func (b *begun) try() (err error) {
 	if b.network, err = openNetwork(b.slot, b.cfg.Policy.Network, pid); err != nil {
 		return err
 	}
-	if b.rules, err = arm(b.slot, b.cfg, b.pid1); err != nil {
+	if b.rules, err = arm(b.slot, b.cfg, b.jail); err != nil {
 		return err
 	}
 	b.held = append(b.held, b.rules)

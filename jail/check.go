@@ -109,14 +109,14 @@ func withoutCapability(lsms []string) []string {
 	})
 }
 
-// namespaceFlags are the namespaces of a jail, for clone(2). A kernel without
+// namespaceFlags are the namespaces of a jail but for that of pids. A kernel without
 // IPC namespaces will do if it has nothing that they would separate.
 func namespaceFlags(n policy.Network) (uintptr, error) {
 	flags, err := networkFlags(n)
 	if err != nil {
 		return 0, err
 	}
-	flags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS
+	flags |= unix.CLONE_NEWNS
 	if exists("/proc/self/ns/uts") {
 		flags |= unix.CLONE_NEWUTS
 	}

@@ -12,67 +12,66 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// furnish gives the jail's namespaces what is in them.
-func furnish(s setup) error {
-	if err := makeMounts(s); err != nil {
-		return err
+// furnish gives the jail's namespaces what is in them, but for what needs its /proc.
+func furnish(s setup) (writable, error) {
+	view, err := makeMounts(s)
+	if err != nil {
+		return view, err
 	}
-	if exists("/proc/self/ns/uts") { // else the name is the host's
+	if s.Spaces&unix.CLONE_NEWUTS != 0 { // else the name is the host's
 		if err := unix.Sethostname([]byte("jail")); err != nil {
-			return fmt.Errorf("set host name: %w", err)
+			return view, fmt.Errorf("set host name: %w", err)
 		}
 	}
-	if s.Apart {
-		return raiseLoopback()
+	if s.Spaces&unix.CLONE_NEWNET != 0 {
+		return view, raiseLoopback()
 	}
-	return nil
+	return view, nil
 }
 
-// makeMounts gives the jail its own /proc, terminals and private directories.
-func makeMounts(s setup) error {
+// makeMounts gives the jail its own terminals and private directories.
+func makeMounts(s setup) (view writable, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
+		return view, fmt.Errorf("make mounts private: %w", err)
 	}
 	files, err := openKept(s.Keep)
 	if err != nil {
-		return err
+		return view, err
 	}
-	var view writable
 	if !s.Layers.BPF && !slices.Contains(s.Drop, DropMounts) {
 		if view, err = readOnlyBut(s.Rules); err != nil {
-			return err
+			return view, err
 		}
-	}
-	const nothing = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("proc", "/proc", "proc", nothing, ""); err != nil {
-		return fmt.Errorf("mount /proc: %w", err)
 	}
 	ptys := "newinstance,ptmxmode=0666,mode=0620"
 	err = unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, ptys)
 	// Where there are none, there are none of the host's either.
 	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("mount /dev/pts: %w", err)
+		return view, fmt.Errorf("mount /dev/pts: %w", err)
 	}
-	if err := coverCgroups(); err != nil {
-		return err
+	if err := coverCgroups(s.Spaces); err != nil {
+		return view, err
 	}
 	for _, dir := range policy.Private {
-		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-			continue
-		}
 		err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
-		if err != nil {
-			return fmt.Errorf("mount %s: %w", dir, err)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return view, fmt.Errorf("mount %s: %w", dir, err)
 		}
 	}
 	runtimeDir := s.User.runtimeDir()
 	if err := os.Mkdir(runtimeDir, 0o700); err == nil {
 		if err := os.Chown(runtimeDir, s.User.UID, s.User.GID); err != nil {
-			return fmt.Errorf("make %s: %w", runtimeDir, err)
+			return view, fmt.Errorf("make %s: %w", runtimeDir, err)
 		}
 	}
-	if err := bindKept(files); err != nil || s.Layers.BPF {
-		return err
+	return view, bindKept(files)
+}
+
+// furnishRest mounts what may lie below /proc: without the BPF layer, mounts keep what
+// rules take away.
+func furnishRest(s setup, view writable) error {
+	if s.Layers.BPF {
+		return nil
 	}
 	if err := view.put(); err != nil {
 		return err
@@ -137,10 +136,21 @@ func bindKept(files map[string]*os.File) error {
 		if err != nil {
 			return fmt.Errorf("keep %s: %w", path, err)
 		}
-		source := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
-		if err := unix.Mount(source, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		if err := bind(int(f.Fd()), path); err != nil {
 			return fmt.Errorf("keep %s: %w", path, err)
 		}
 	}
 	return nil
+}
+
+// bind mounts what is open, and what is mounted below it, on a path.
+func bind(fd int, path string) error {
+	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
+		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, path,
+		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 
 	"github.com/agent-lock/agent-lock/policy"
 	"github.com/landlock-lsm/go-landlock/landlock"
@@ -72,6 +73,7 @@ type ruleset struct {
 	// decides about the files in it, and a file that is replaced outside is
 	// another one to Landlock.
 	wide bool
+	fds  int // the directory of this thread's descriptors in a /proc that shows it
 }
 
 // landlockHandles is what is refused unless a rule allows it: everything that the
@@ -135,7 +137,7 @@ func (r *ruleset) allow(rule policy.Rule) error {
 	if errors.Is(err, unix.ENOENT) && rule.Keep && r.wide {
 		return r.allowNames(rule, access)
 	}
-	// ELOOP: through /proc/self/fd, to where this process has its own streams.
+	// ELOOP: through /proc/self/fd, to where a process has its own streams.
 	if (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP)) && rule.Optional {
 		return nil
 	}
@@ -182,7 +184,7 @@ func (r *ruleset) allowPlace(file int, access uint64, path string) error {
 	if access&ll.AccessFSWriteFile != 0 {
 		access |= landlockReplace
 	}
-	target, err := readlinkProc(file)
+	target, err := r.pathOf(file)
 	if err != nil {
 		return fmt.Errorf("find the directory of %s: %w", path, err)
 	}
@@ -206,10 +208,10 @@ func (r *ruleset) allowPlace(file int, access uint64, path string) error {
 	return r.add(file, access&landlockFile, path)
 }
 
-// readlinkProc is the path of an open file.
-func readlinkProc(fd int) (string, error) {
+// pathOf is the path of an open file.
+func (r *ruleset) pathOf(fd int) (string, error) {
 	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd), buf)
+	n, err := unix.Readlinkat(r.fds, strconv.Itoa(fd), buf)
 	return string(buf[:max(n, 0)]), err
 }
 
@@ -237,8 +239,8 @@ func (r *ruleset) add(fd int, access uint64, path string) error {
 
 // landlockRules makes the ruleset of a policy. It is made as root, since not
 // every directory on the way may be searched by the command's user.
-func landlockRules(rules []policy.Rule, handled landlock.Config, withBPF bool, net string) (
-	*ruleset, error) {
+func landlockRules(rules []policy.Rule, handled landlock.Config, withBPF bool, net string,
+	fds int) (*ruleset, error) {
 	fd, err := ll.LandlockCreateRuleset(&ll.RulesetAttr{
 		HandledAccessFS:  uint64(handled.HandledAccessFS),
 		HandledAccessNet: uint64(handled.HandledAccessNet),
@@ -250,7 +252,7 @@ func landlockRules(rules []policy.Rule, handled landlock.Config, withBPF bool, n
 	if err != nil {
 		return nil, fmt.Errorf("make a Landlock ruleset: %w", err)
 	}
-	r := &ruleset{fd: fd, handled: handled, wide: withBPF}
+	r := &ruleset{fd: fd, handled: handled, wide: withBPF, fds: fds}
 	_, ports := landlockNet(net)
 	err = r.allowPorts(ports)
 	for _, rule := range rules {
@@ -263,13 +265,4 @@ func landlockRules(rules []policy.Rule, handled landlock.Config, withBPF bool, n
 		return nil, err
 	}
 	return r, nil
-}
-
-// enforce restricts the calling thread, which is the one that execs.
-func (r *ruleset) enforce() error {
-	defer unix.Close(r.fd)
-	if err := ll.LandlockRestrictSelf(r.fd, 0); err != nil {
-		return fmt.Errorf("enforce the Landlock ruleset: %w", err)
-	}
-	return nil
 }

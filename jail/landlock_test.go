@@ -36,33 +36,53 @@ type secondTask struct {
 
 func (s secondTask) become() error {
 	runtime.LockOSThread()
+	fds, err := unix.Open("/proc/thread-self/fd", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
 	if !s.Free {
 		layers := Layers{BPF: s.WithBPF, Landlock: true, Seccomp: hasSeccomp()}
 		second, err := prepareSecond(setup{Layers: layers, Rules: s.Rules, User: User{UID: 1},
-			Network: policy.NetworkHost})
+			Network: policy.NetworkHost, FDs: fds})
 		if err != nil {
 			return err
 		}
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return err
 		}
-		if err := second.enforce(); err != nil {
+		if err := enforce(second); err != nil {
 			return err
 		}
 	}
 	if s.Nested {
-		rules, err := landlockRules(s.Rules, handledBy(min(LandlockABI(), 2)), false, netHost)
+		rules, err := landlockRules(s.Rules, handledBy(min(LandlockABI(), 2)), false, netHost, fds)
 		if err != nil {
 			return err
 		}
-		if err := rules.enforce(); err != nil {
-			return fmt.Errorf("once more: %w", err)
-		}
-		if err := enforceSeccomp(true); err != nil {
+		err = enforce(secondLayer{ruleset: rules, seccomp: true, withBPF: true})
+		if err != nil {
 			return fmt.Errorf("once more: %w", err)
 		}
 	}
 	return syscall.Exec("/bin/sh", []string{"sh", "-ec", s.Script}, os.Environ())
+}
+
+// enforce puts layers over this thread, as the command's process does.
+func enforce(layers secondLayer) error {
+	var s script
+	fd := uintptr(0)
+	if layers.ruleset != nil {
+		fd = uintptr(layers.ruleset.fd)
+	}
+	if err := layers.lay(&s, fd); err != nil {
+		return err
+	}
+	step, errno := perform(s.calls)
+	runtime.KeepAlive(&s)
+	if step < len(s.calls) {
+		return s.explain(report{int32(step), int32(errno)}, "")
+	}
+	return nil
 }
 
 func TestMain(m *testing.M) {

@@ -241,7 +241,7 @@ func nameservers(conf []byte) []netip.Addr {
 	return found
 }
 
-// networkFlags is the network namespace of a jail without network, for clone(2).
+// networkFlags is the network namespace of a jail without network.
 func networkFlags(n policy.Network) (uintptr, error) {
 	if n != policy.NetworkNone {
 		return 0, nil

@@ -30,8 +30,8 @@ func NamedUser(name string) (User, error) {
 // cgroup namespace there are only those below its own. Root owns the others, a user
 // those of its sessions, and clone3(2) enters one that it can name. What cannot be
 // mounted anew is covered.
-func coverCgroups() error {
-	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+func coverCgroups(spaces uintptr) error {
+	mountinfo, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("read the jail's mounts: %w", err)
 	}
@@ -45,7 +45,7 @@ func coverCgroups() error {
 			continue
 		}
 		err = unix.Mount("cgroup2", m.point, "cgroup2", nothing, "")
-		if err != nil || !exists("/proc/self/ns/cgroup") {
+		if err != nil || spaces&unix.CLONE_NEWCGROUP == 0 {
 			err = unix.Mount("tmpfs", m.point, "tmpfs", nothing|unix.MS_RDONLY, "mode=0755")
 		}
 		if errors.Is(err, unix.ENOENT) {

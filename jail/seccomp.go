@@ -128,9 +128,8 @@ func (t test) code(further uint32) []bpf.Instruction {
 	return append(code, notFound, found)
 }
 
-// enforceSeccomp puts the filter over the calling thread, which is the one that
-// execs. It needs no_new_privs.
-func enforceSeccomp(withBPF bool) error {
+// laySeccomp puts the filter over a script's process. It needs no_new_privs.
+func (s *script) laySeccomp(withBPF bool) error {
 	filter, err := seccompFilter(runtime.GOARCH, withBPF)
 	if err != nil {
 		return err
@@ -146,14 +145,11 @@ func enforceSeccomp(withBPF bool) error {
 	for i, ins := range raw {
 		code[i] = unix.SockFilter{Code: ins.Op, Jt: ins.Jt, Jf: ins.Jf, K: ins.K}
 	}
-	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	if err := seccomp(unix.SECCOMP_SET_MODE_FILTER, 0, &program); err != nil {
-		return fmt.Errorf("enforce the seccomp filter: %w", err)
-	}
-	if mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err != nil ||
-		mode != unix.SECCOMP_MODE_FILTER {
-		return fmt.Errorf("enforce the seccomp filter: the kernel says mode %d: %w", mode, err)
-	}
+	program := &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	s.do("enforce the seccomp filter", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0,
+		point(s, program))
+	mode := s.do("ask for the seccomp filter", unix.SYS_PRCTL, unix.PR_GET_SECCOMP)
+	mode.want, mode.value = returns, unix.SECCOMP_MODE_FILTER
 	return nil
 }
 

@@ -280,7 +280,7 @@ func seccompChild(mode string) int {
 	if mode == "filter" {
 		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 		if err == nil {
-			err = enforceSeccomp(false)
+			err = enforce(secondLayer{seccomp: true})
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/agent-lock/agent-lock/policy"
+	"golang.org/x/sys/unix"
 )
 
 // Parts of the second layers that a test may leave out, to show that something
@@ -15,7 +16,7 @@ const (
 	DropMounts  = "mounts" // those that help out where there is no BPF layer
 )
 
-// secondLayer is Landlock and seccomp, ready to be put over the thread that execs.
+// secondLayer is Landlock and seccomp, ready to be put over the command's process.
 type secondLayer struct {
 	ruleset *ruleset // nil: no Landlock
 	seccomp bool
@@ -48,20 +49,26 @@ func prepareSecond(s setup) (secondLayer, error) {
 		}
 	}
 	var err error
-	second.ruleset, err = landlockRules(rules, handled, s.Layers.BPF, string(s.Network))
+	second.ruleset, err = landlockRules(rules, handled, s.Layers.BPF, string(s.Network), s.FDs)
 	return second, err
 }
 
-// enforce puts the layers over the calling thread. The filter comes last: it need
-// not let through what it takes to apply Landlock.
-func (l secondLayer) enforce() error {
+// close lets go of the ruleset, which the command's process has.
+func (l secondLayer) close() error {
+	if l.ruleset == nil {
+		return nil
+	}
+	return unix.Close(l.ruleset.fd)
+}
+
+// lay puts the layers over a script's process, which has the ruleset as a descriptor.
+// The filter comes last: it need not let through what it takes to apply Landlock.
+func (l secondLayer) lay(s *script, ruleset uintptr) error {
 	if l.ruleset != nil {
-		if err := l.ruleset.enforce(); err != nil {
-			return err
-		}
+		s.do("enforce the Landlock ruleset", unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
 	}
 	if l.seccomp {
-		return enforceSeccomp(l.withBPF)
+		return s.laySeccomp(l.withBPF)
 	}
 	return nil
 }

@@ -5,14 +5,11 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"github.com/agent-lock/agent-lock/policy"
-	"golang.org/x/sys/unix"
 )
 
 // User is whom the command runs as.
@@ -134,19 +131,4 @@ func environment(from []string, u User, extra []string) []string {
 	}
 	slices.Sort(list)
 	return list
-}
-
-// setgroups is the system call for the calling thread alone; the one in x/sys
-// changes all threads of the process.
-func setgroups(groups []uint32) error {
-	var first unsafe.Pointer
-	if len(groups) > 0 {
-		first = unsafe.Pointer(&groups[0])
-	}
-	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0)
-	runtime.KeepAlive(groups)
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"os"
 
 	"github.com/agent-lock/agent-lock/filesystems"
-	"github.com/agent-lock/agent-lock/jail"
 )
 
 // version is set by the linker (make build).
@@ -39,7 +38,6 @@ func verbs() []verb {
 			return printVersion(std)
 		}},
 		{"help", "print this text", func(std stdio, _ []string) int { return help(std.out) }},
-		{jail.ExecVerb, "", func(stdio, []string) int { return jail.Exec() }},
 		{"adversary", "attack the jail, or any other", runAdversary},
 		{"attacker", "", runAttacker},
 		{"vmtest", "boot kernels, load every program, attack the jail", runVMTest},
