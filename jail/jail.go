@@ -55,7 +55,6 @@ func Run(cfg Config) (status int, err error) {
 	if cfg, err = settle(cfg); err != nil {
 		return 0, err
 	}
-	go growTable()
 	if !cfg.Layers.BPF {
 		return runWithoutBPF(cfg)
 	}
