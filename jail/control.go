@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,12 +40,12 @@ func (c control) letGo(second *ruleset) error {
 }
 
 // read waits for the next report and says whose it is, as a pid of ours.
-func (c control) read() (r report, pid int, err error) {
+func (c control) read(flags int) (r report, pid int, err error) {
 	var raw [unsafe.Sizeof(r)]byte
 	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
-	n, oobn, _, _, err := unix.Recvmsg(int(c.Fd()), raw[:], oob, unix.MSG_WAITALL)
-	for err == unix.EINTR {
-		n, oobn, _, _, err = unix.Recvmsg(int(c.Fd()), raw[:], oob, unix.MSG_WAITALL)
+	n, oobn, _, _, err := unix.Recvmsg(int(c.Fd()), raw[:], oob, unix.MSG_WAITALL|flags)
+	for errors.Is(err, unix.EINTR) {
+		n, oobn, _, _, err = unix.Recvmsg(int(c.Fd()), raw[:], oob, unix.MSG_WAITALL|flags)
 	}
 	if err == nil && n != len(raw) {
 		err = io.ErrUnexpectedEOF

@@ -32,7 +32,7 @@ func (p *started) startFirst(files [4]*os.File) error {
 
 // expect reads the report of a script.
 func (p *started) expect(s *script) error {
-	r, _, err := p.control.read()
+	r, _, err := p.control.read(0)
 	if err != nil {
 		return fmt.Errorf("wait for pid 1: %w", err)
 	}
@@ -41,7 +41,7 @@ func (p *started) expect(s *script) error {
 
 // awaitCommand waits until the command's process has dropped its privileges.
 func (p *started) awaitCommand() error {
-	r, pid, err := p.control.read()
+	r, pid, err := p.control.read(0)
 	switch {
 	case err != nil:
 		return fmt.Errorf("wait for the command's process: %w", err)
@@ -112,16 +112,6 @@ func (p *started) run() (int, error) {
 		return 0, fmt.Errorf("let the command go: %w", err)
 	}
 	defer p.close()
-	// The command's process says why it did not become the command.
-	failure := make(chan *report, 1)
-	go func() {
-		r, _, err := p.control.read()
-		if err != nil {
-			close(failure)
-			return
-		}
-		failure <- &r
-	}()
 	done := make(chan ended, 1)
 	go func() { done <- p.wait() }()
 	for {
@@ -134,8 +124,9 @@ func (p *started) run() (int, error) {
 		case e := <-done:
 			signal.Stop(p.signals)
 			p.terminal.restore()
-			if r := <-failure; r != nil {
-				return p.notExecuted(*r)
+			// Nobody is left to say more.
+			if r, _, err := p.control.read(unix.MSG_DONTWAIT); err == nil {
+				return p.notExecuted(r)
 			}
 			if e.err != nil {
 				return 0, fmt.Errorf("wait for pid 1: %w", e.err)
