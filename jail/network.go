@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/agent-lock/agent-lock/bpf"
 	"github.com/agent-lock/agent-lock/event"
@@ -23,14 +24,13 @@ import (
 type network struct {
 	slot   *bpf.Slot
 	mode   bpf.NetworkMode
-	events int // rtnetlink socket; -1: nothing to follow
-	stop   int // eventfd that ends the following; -1: nothing to follow
+	events *os.File // rtnetlink socket; nil: nothing to follow
 	done   sync.WaitGroup
 }
 
 // openNetwork puts the policy's network in force for a slot that is not armed yet.
 func openNetwork(slot *bpf.Slot, n policy.Network, pid int) (*network, error) {
-	w := &network{slot: slot, mode: bpf.NetworkWeb, events: -1, stop: -1}
+	w := &network{slot: slot, mode: bpf.NetworkWeb}
 	switch n {
 	case policy.NetworkHost:
 		w.mode = bpf.NetworkHost
@@ -47,13 +47,8 @@ func openNetwork(slot *bpf.Slot, n policy.Network, pid int) (*network, error) {
 	if w.events, err = subscribe(); err != nil {
 		return nil, err
 	}
-	if err = w.refresh(); err == nil {
-		if w.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
-			err = fmt.Errorf("follow this machine's addresses: %w", err)
-		}
-	}
-	if err != nil {
-		unix.Close(w.events)
+	if err = w.refresh(); err != nil {
+		w.events.Close()
 		return nil, err
 	}
 	w.done.Go(w.follow)
@@ -62,14 +57,10 @@ func openNetwork(slot *bpf.Slot, n policy.Network, pid int) (*network, error) {
 
 // Close ends before the slot is given back: it may be another jail's then.
 func (w *network) Close() {
-	if w.stop < 0 {
-		return
+	if w.events != nil {
+		w.events.Close()
+		w.done.Wait()
 	}
-	one := [8]byte{1}
-	unix.Write(w.stop, one[:])
-	w.done.Wait()
-	unix.Close(w.events)
-	unix.Close(w.stop)
 }
 
 func (w *network) refresh() error {
@@ -86,57 +77,60 @@ func (w *network) refresh() error {
 // follow refreshes after every change. When that fails, the jail keeps its own
 // listeners and nothing else until it succeeds.
 func (w *network) follow() {
-	const forever, again = -1, 200 // ms
-	wait := forever
+	const again = 200 * time.Millisecond
 	for {
-		fds := []unix.PollFd{
-			{Fd: int32(w.events), Events: unix.POLLIN}, {Fd: int32(w.stop), Events: unix.POLLIN},
-		}
-		_, err := unix.Poll(fds, wait)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			w.slot.SetNetwork(bpf.Network{})
+		var begin [1]byte // what is in the messages does not matter
+		_, err := w.events.Read(begin[:])
+		if errors.Is(err, os.ErrClosed) {
 			return
 		}
-		if fds[1].Revents != 0 {
+		// A lost message (ENOBUFS) is one as well.
+		if err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			w.slot.SetNetwork(bpf.Network{})
 			return
 		}
 		drain(w.events)
-		wait = forever
+		var deadline time.Time
 		if w.refresh() != nil {
 			w.slot.SetNetwork(bpf.Network{})
-			wait = again
+			deadline = time.Now().Add(again)
 		}
+		w.events.SetReadDeadline(deadline)
 	}
 }
 
-// drain takes all messages: a lost one (ENOBUFS) is a message as well.
-func drain(fd int) {
-	var buf [1 << 14]byte
-	for {
-		_, _, err := unix.Recvfrom(fd, buf[:], unix.MSG_DONTWAIT)
-		if err != nil && !errors.Is(err, unix.ENOBUFS) {
-			return
-		}
+// drain takes all messages.
+func drain(events *os.File) {
+	conn, err := events.SyscallConn()
+	if err != nil {
+		return
 	}
+	conn.Control(func(fd uintptr) {
+		var begin [1]byte
+		for {
+			_, _, err := unix.Recvfrom(int(fd), begin[:], unix.MSG_DONTWAIT)
+			if err != nil && !errors.Is(err, unix.ENOBUFS) {
+				return
+			}
+		}
+	})
 }
 
 // subscribe opens a socket that tells of changed addresses and routes.
-func subscribe() (int, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+func subscribe() (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_ROUTE)
 	if err != nil {
-		return -1, fmt.Errorf("follow this machine's addresses: %w", err)
+		return nil, fmt.Errorf("follow this machine's addresses: %w", err)
 	}
 	groups := uint32(unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR |
 		unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE)
 	err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups})
 	if err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("follow this machine's addresses: %w", err)
+		return nil, fmt.Errorf("follow this machine's addresses: %w", err)
 	}
-	return fd, nil
+	return os.NewFile(uintptr(fd), "netlink"), nil
 }
 
 // localRanges returns what the kernel delivers to this machine itself: the targets
