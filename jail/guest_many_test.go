@@ -87,7 +87,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	before := leftovers(t)
 	leak := filepath.Join(dir, "leak")
 	for i := range 60 {
-		role := []string{"supervisor", "pid 1", "exec"}[i%3]
+		role := []string{"supervisor", "pid 1", "command's process"}[i%3]
 		cmd := jailed(dir, []string{"--denials", "off"}, "twice", outside)
 		var out strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &out

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,6 +90,7 @@ var calls = map[uint64]string{
 	unix.SYS_FSOPEN: "fsopen", unix.SYS_FSMOUNT: "fsmount", unix.SYS_MOVE_MOUNT: "move_mount",
 	unix.SYS_OPEN_TREE: "open_tree", unix.SYS_SOCKET: "socket", unix.SYS_SETSID: "setsid",
 	unix.SYS_PIDFD_OPEN: "pidfd_open", unix.SYS_PIDFD_SEND_SIGNAL: "pidfd_send_signal",
+	unix.SYS_RECVMSG: "recvmsg", unix.SYS_SENDMSG: "sendmsg", unix.SYS_PRLIMIT64: "prlimit64",
 	unix.SYS_UMASK: "umask", unix.SYS_SYMLINKAT: "symlinkat", unix.SYS_LINKAT: "linkat",
 }
 
@@ -163,13 +164,12 @@ func (tr *tracer) stopped(tid int, ws syscall.WaitStatus) {
 	group, known := tr.threads[tid]
 	tr.live[tid] = true
 	if !known {
-		group = groupOf(tid)
+		if group = statusOf(tid, "Tgid:"); group == 0 {
+			group = tid // it is gone
+		}
 		tr.threads[tid] = group
 		if _, ok := tr.roles[group]; !ok {
-			tr.roles[group] = roleOf(group) + "'s child" // until it executes
-			if len(tr.roles) == 1 {
-				tr.roles[group] = roleOf(group)
-			}
+			tr.roles[group] = roleOf(group)
 		}
 	}
 	signal := 0
@@ -177,16 +177,9 @@ func (tr *tracer) stopped(tid int, ws syscall.WaitStatus) {
 	case sig == unix.SIGTRAP|0x80:
 		tr.syscall(tid, group)
 	case sig == unix.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_EXEC:
-		// The thread that executes becomes the leader; its number is gone.
-		if former, err := syscall.PtraceGetEventMsg(tid); err == nil && int(former) != tid {
-			delete(tr.live, int(former))
-		}
-		tr.roles[tid], tr.threads[tid] = roleOf(tid), tid
-		if tr.roles[tid] == "command" {
-			delete(tr.live, tid)
-			syscall.PtraceDetach(tid)
-			return
-		}
+		delete(tr.live, tid) // it is the command now
+		syscall.PtraceDetach(tid)
+		return
 	case sig == unix.SIGTRAP: // a new thread or process, or the first stop of all
 		child, err := syscall.PtraceGetEventMsg(tid)
 		if err == nil && ws.TrapCause() > 0 {
@@ -229,8 +222,6 @@ func (tr *tracer) syscall(tid, group int) {
 		tr.met = true
 		if tr.fault == kill {
 			unix.Kill(group, unix.SIGKILL)
-		} else if s.name == "read" && isPipe(group, info.args[0]) {
-			return // cannot fail
 		} else if s.name == "close" {
 			tr.failing[tid] = true // the kernel closes, whatever it returns
 		} else if syscall.PtraceGetRegs(tid, &regs) == nil {
@@ -238,13 +229,6 @@ func (tr *tracer) syscall(tid, group int) {
 			tr.failing[tid] = syscall.PtraceSetRegs(tid, &regs) == nil
 		}
 	}
-}
-
-// isPipe matters since the Go runtime learns by a pipe that its child has executed,
-// and waits for the child's end when it cannot read that.
-func isPipe(group int, fd uint64) bool {
-	target, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", group, fd))
-	return strings.HasPrefix(target, "pipe:")
 }
 
 // name counts a system call. ok is false when it is no step.
@@ -267,26 +251,28 @@ func (tr *tracer) name(group int, info syscallInfo) (s step, ok bool) {
 	return s, true
 }
 
-// roleOf names a process by what it was executed as.
+// roleOf names a process by those that it descends from: none of ours executes, so that
+// all of them look like the supervisor until one is the command.
 func roleOf(pid int) string {
-	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	args := strings.Split(string(line), "\x00")
-	switch {
-	case filepath.Base(args[0]) != "agent-lock":
-		return "command"
-	case slices.Contains(args, "jail-exec"):
-		return "exec"
+	ours := 0
+	for ; ; ours++ {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		name, _, _ := strings.Cut(string(line), "\x00")
+		if filepath.Base(name) != "agent-lock" {
+			break
+		}
+		pid = statusOf(pid, "PPid:")
 	}
-	return "supervisor"
+	return []string{"command", "supervisor", "pid 1", "command's process"}[min(ours, 3)]
 }
 
-func groupOf(tid int) int {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
-	group := tid
+// statusOf reads a number from a process's status.
+func statusOf(pid int, name string) (value int) {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(status)) {
-		if strings.HasPrefix(line, "Tgid:") {
-			fmt.Sscanf(line, "Tgid: %d", &group)
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			value, _ = strconv.Atoi(strings.TrimSpace(rest))
 		}
 	}
-	return group
+	return value
 }

@@ -129,9 +129,10 @@ func (s *script) layCommand(with setup, second secondLayer) error {
 // layDrop gives up everything that the command must not have.
 func (s *script) layDrop(with setup) {
 	u := with.User
-	limits := limit.Descriptors
-	s.do("restore the limit of descriptors", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE,
-		point(s, &limits), 0)
+	if limits := limit.Descriptors; limits.Max > 0 { // else it could not be asked for
+		s.do("restore the limit of descriptors", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE,
+			point(s, &limits), 0)
+	}
 	if !u.Capable {
 		for capability := range uintptr(64) {
 			s.do("drop capabilities for good", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP,

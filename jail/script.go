@@ -68,8 +68,6 @@ type report struct {
 // reached is the step of a report that all is well.
 const reached = -1
 
-var reachedReport = report{step: reached}
-
 // cloneArgs is struct clone_args.
 type cloneArgs struct {
 	flags                        uint64
