@@ -206,8 +206,11 @@ func refusesWithout(p *policy.Policy) error {
 	return nil
 }
 
-// hasSeccomp asks whether a filter may answer with an error.
+// hasSeccomp asks whether a filter may answer with an error. When the kernel does not say
+// no, it is taken to have it: what then fails is the start.
 func hasSeccomp() bool {
 	action := uint32(unix.SECCOMP_RET_ERRNO)
-	return seccomp(unix.SECCOMP_GET_ACTION_AVAIL, 0, &action) == nil
+	err := seccomp(unix.SECCOMP_GET_ACTION_AVAIL, 0, &action)
+	return !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) &&
+		!errors.Is(err, unix.EOPNOTSUPP)
 }
