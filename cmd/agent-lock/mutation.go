@@ -45,8 +45,11 @@ func guestMutate(std stdio, args []string) int {
 			continue
 		}
 		r := mutate(hook, false)
-		if r.Outcome == report.Skipped {
-			if root := mutate(hook, true); root.Outcome != report.Skipped {
+		if r.Outcome == report.Skipped || r.Outcome == report.Failed {
+			// Of the user's cases some are stopped by root's being another user.
+			root := mutate(hook, true)
+			if root.Outcome == report.OK || r.Outcome == report.Skipped &&
+				root.Outcome != report.Skipped {
 				r = root
 			}
 		}
