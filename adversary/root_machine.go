@@ -136,6 +136,27 @@ var machine = []Case{
 		},
 	},
 	{
+		Name: "machine_address", Family: "machine", Source: "D63", Root: true,
+		What:  "gives the machine another address, by rtnetlink",
+		Hooks: []string{"netlink_send", "capable"},
+		Setup: func(s *Scene) error {
+			if hasAddress(addedAddress) {
+				return errors.New("the machine has the address already")
+			}
+			s.onClose(func() { _ = changeAddress(unix.RTM_DELADDR, addedAddress) })
+			return nil
+		},
+		Attack: func(*Target) ([]byte, error) {
+			return nil, call("RTM_NEWADDR", changeAddress(unix.RTM_NEWADDR, addedAddress))
+		},
+		Judge: func(*Scene) string {
+			if !hasAddress(addedAddress) {
+				return ""
+			}
+			return "the machine has another address"
+		},
+	},
+	{
 		Name: "machine_packets", Family: "machine", Source: "D63 CVE-2020-14386", Root: true,
 		What: "listens to all packets", Hooks: []string{"capable", "socket_create"},
 		Attack: holding(func(*Target) (int, error) {
