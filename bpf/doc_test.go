@@ -10,12 +10,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/hooks.md")
+var update = flag.Bool("update", false, "rewrite docs/hooks.md and sums_bpfel.go")
 
 // docs/hooks.md is the hook table, written out.
 func TestHooksDocument(t *testing.T) {
-	const path = "../docs/hooks.md"
-	want := hooksDocument()
+	compareFile(t, "../docs/hooks.md", hooksDocument())
+}
+
+// compareFile compares a file that is written by -update with what it should hold.
+func compareFile(t *testing.T, path, want string) {
+	t.Helper()
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -26,7 +30,7 @@ func TestHooksDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s differs from the table (go test ./bpf -update rewrites it):\n%s", path, diff)
+		t.Errorf("%s is out of date (go generate ./bpf rewrites it):\n%s", path, diff)
 	}
 }
 
@@ -77,6 +81,10 @@ the one whose number of parameters the kernel's own types (BTF) show is loaded.
 |---|---|
 | ` + "`descriptors`" + ` (iter/task_file) | tells the supervisor where inodes live |
 | ` + "`supervisor_exit`" + ` (tp_btf/sched_process_exit) | ends all rights with the supervisor |
+| ` + "`udp_port_taken`" + ` (fexit/udp_lib_get_port) | knows the jail's own UDP ports |
+
+With ` + "`--layers all`" + `, where Landlock is asked first, each program whose hook
+Landlock has too runs a second time before both (fmod_ret of the security_* function).
 `)
 	return b.String()
 }

@@ -530,12 +530,6 @@ static __always_inline bool harms_terminal(unsigned int cmd, umode_t mode)
 }
 
 /*
- * On files: flags, subvolumes and verity change an object through a descriptor
- * that was opened to read. On terminals: what is typed into one is read by the
- * shell outside once the jail has ended. The command is an unsigned int, so high
- * bits change nothing.
- */
-/*
  * Requests of sockets' own (type 0x89) that tell, or concern the socket alone. The
  * others change interfaces, routes and neighbours, or give descriptors.
  */
@@ -563,6 +557,12 @@ static __always_inline bool only_asks_network(unsigned int cmd)
 	return IOC_TYPE(cmd) != 0x89;
 }
 
+/*
+ * On files: flags, subvolumes and verity change an object through a descriptor
+ * that was opened to read. On terminals: what is typed into one is read by the
+ * shell outside once the jail has ended. The command is an unsigned int, so high
+ * bits change nothing.
+ */
 static __always_inline int controlled(struct file *file, unsigned int cmd, int ret)
 {
 	struct dentry *dentry = file->f_path.dentry;

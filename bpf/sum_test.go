@@ -5,26 +5,11 @@ import (
 	"fmt"
 	"os"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // sums_bpfel.go has the sums of the committed objects: attach sets are named after them.
 func TestObjectSums(t *testing.T) {
-	const path = "sums_bpfel.go"
-	want := sumsFile(t)
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s differs from the objects (go generate ./bpf rewrites it):\n%s", path, diff)
-	}
+	compareFile(t, "sums_bpfel.go", sumsFile(t))
 }
 
 func sumsFile(t *testing.T) string {

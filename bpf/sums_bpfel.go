@@ -3,6 +3,6 @@
 package bpf
 
 const (
-	sumAMD64 = "8b46a6d2c3d1da5f"
-	sumARM64 = "8b46a6d2c3d1da5f"
+	sumAMD64 = "54cc45bcd50c961b"
+	sumARM64 = "54cc45bcd50c961b"
 )
