@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,14 +103,18 @@ func goBuildEnv(dir string) []string {
 // copyGo copies what a build of packages and the benchmark's tree need.
 func copyGo(root, from string, packages []string) error {
 	to := filepath.Join(root, benchGo)
-	paths := []string{"VERSION", "go.env", "bin/go", "pkg/include"}
+	paths := []string{"VERSION", "go.env", "bin/go"}
 	for _, tool := range benchTools {
 		paths = append(paths, "pkg/tool/linux_amd64/"+tool)
 	}
 	for _, path := range paths {
-		if err := copyAll(filepath.Join(from, path), filepath.Join(to, path)); err != nil {
+		if err := copyFile(filepath.Join(from, path), filepath.Join(to, path)); err != nil {
 			return err
 		}
+	}
+	const include = "pkg/include" // of the assembler
+	if err := copyFiles(filepath.Join(from, include), filepath.Join(to, include)); err != nil {
+		return err
 	}
 	for _, dir := range packages {
 		path, err := filepath.Rel(from, dir)
@@ -123,30 +126,13 @@ func copyGo(root, from string, packages []string) error {
 		}
 	}
 	for _, folder := range benchFolders {
-		err := copyAll(filepath.Join(from, "src", folder),
-			filepath.Join(root, benchSources, "tree", folder))
+		err := os.CopyFS(filepath.Join(root, benchSources, "tree", folder),
+			os.DirFS(filepath.Join(from, "src", folder)))
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// copyAll copies a file or all that is in a directory.
-func copyAll(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return os.MkdirAll(filepath.Join(to, rel), 0o755)
-		}
-		return copyFile(path, filepath.Join(to, rel))
-	})
 }
 
 // copyFiles copies the files of one directory.

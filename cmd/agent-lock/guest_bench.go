@@ -70,8 +70,8 @@ func guestBench(std stdio, args []string) int {
 			status = std.errorf("measure starts: %v", err)
 		}
 	}
-	if wanted.String() == "^start$" {
-		return status // what follows attaches again
+	if !worksOn(wanted) {
+		return status // what follows would attach again, for nothing
 	}
 	run(jailed("jail", "bpf"))
 	run(jailed("layers", "all"))
@@ -93,6 +93,15 @@ func benchPattern(args []string) (*regexp.Regexp, error) {
 		return regexp.Compile(args[0])
 	}
 	return nil, errors.New("more than one argument")
+}
+
+// worksOn reports whether anything but starts is to be measured.
+func worksOn(wanted *regexp.Regexp) bool {
+	return slices.ContainsFunc(benchOps(""), func(op benchOp) bool {
+		return wanted.MatchString(op.name)
+	}) || slices.ContainsFunc(workloads, func(w workload) bool {
+		return wanted.MatchString(w.name)
+	})
 }
 
 // besideJails runs f while n jails are running.

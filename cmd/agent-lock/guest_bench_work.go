@@ -43,7 +43,7 @@ var workloads = []workload{
 // makeTree copies the sources into the project, and makes a repository of them where
 // there is git.
 func makeTree(dir string) error {
-	if err := copyAll(benchSources, dir); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(benchSources)); err != nil {
 		return fmt.Errorf("%w (is this guest one of vmtest --bench?)", err)
 	}
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
