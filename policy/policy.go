@@ -203,13 +203,9 @@ func within(path, dir string) bool {
 func (p *Policy) Nearest(path string) (Rule, bool) {
 	var best Rule
 	found := false
-	for i := range p.Rules {
-		r := &p.Rules[i]
-		if !strings.HasPrefix(path, strings.TrimRight(r.Path, "/")) {
-			continue // most rules, at the cost of little
-		}
-		if within(path, filepath.Clean(r.Path)) && len(r.Path) >= len(best.Path) {
-			best, found = *r, true
+	for _, r := range p.Rules {
+		if within(path, r.Path) && len(r.Path) >= len(best.Path) {
+			best, found = r, true
 		}
 	}
 	return best, found
