@@ -31,10 +31,10 @@ func controlPair() (ours, theirs control, err error) {
 }
 
 // letGo lets the process that waits go on; a ruleset of Landlock is given to it.
-func (c control) letGo(second *ruleset) error {
+func (c control) letGo(rules *ruleset) error {
 	var rights []byte
-	if second != nil {
-		rights = unix.UnixRights(second.fd)
+	if rules != nil {
+		rights = unix.UnixRights(rules.fd)
 	}
 	return unix.Sendmsg(int(c.Fd()), []byte{1}, rights, nil, 0)
 }
