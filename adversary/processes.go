@@ -132,7 +132,41 @@ var processes = []Case{
 		}),
 		Judge: victimReniced,
 	},
+	{
+		Name: "process_init_oom_score", Family: "processes", Source: signalSource, Root: true,
+		Guest: true,
+		What:  "has the kernel end, when memory is short, who shares pid 1's memory",
+		Hooks: []string{"file_open"},
+		Setup: func(s *Scene) error {
+			s.onClose(func() {
+				for _, pid := range s.starters() {
+					_ = os.WriteFile(oomScoreOf(pid), []byte("0"), 0)
+				}
+			})
+			return nil
+		},
+		Attack: func(*Target) ([]byte, error) {
+			return nil, call("write", os.WriteFile(oomScoreOf(1), []byte(attackedScore), 0))
+		},
+		Judge: func(s *Scene) string {
+			for _, pid := range s.starters() {
+				score, _ := os.ReadFile(oomScoreOf(pid))
+				if strings.TrimSpace(string(score)) == attackedScore {
+					return fmt.Sprintf("process %d outside has the score", pid)
+				}
+			}
+			return ""
+		},
+	},
 }
+
+const attackedScore = "777"
+
+func oomScoreOf(pid int) string { return fmt.Sprintf("/proc/%d/oom_score_adj", pid) }
+
+// starters are the processes outside to which a jail's pid 1 may be tied: the machine's own
+// pid 1, and that which was started as the jail.
+func (s *Scene) starters() []int { return []int{1, s.session.cmd.Process.Pid} }
 
 // onVictim guards an attack that does harm by process id: in a pid namespace the
 // number may name a process of the attacker's own.

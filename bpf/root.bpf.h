@@ -121,7 +121,8 @@ static __always_inline bool is_net(struct dentry *dentry)
 
 /*
  * Below a directory of a process in /proc, where ptrace_access_check decides. But
- * net/ in there, or in task/TID/, is the machine's network.
+ * net/ in there, or in task/TID/, is the machine's network, and pid 1 shares the
+ * supervisor's memory: what is written of that holds for both (oom_score_adj).
  */
 static __noinline bool is_of_process(struct dentry *dentry)
 {
@@ -136,6 +137,8 @@ static __noinline bool is_of_process(struct dentry *dentry)
 		if (parent->d_parent == parent) {
 			name = start_of(first);
 			if (name.c[0] < '0' || name.c[0] > '9')
+				return false;
+			if (name.c[0] == '1' && !name.c[1])
 				return false;
 			return !is_net(second) && !is_net(fourth);
 		}

@@ -3,6 +3,6 @@
 package bpf
 
 const (
-	sumAMD64 = "54cc45bcd50c961b"
-	sumARM64 = "54cc45bcd50c961b"
+	sumAMD64 = "4e8dc3520c50cefe"
+	sumARM64 = "4e8dc3520c50cefe"
 )
