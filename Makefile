@@ -111,7 +111,9 @@ guest: build setup-vm ## the jail's own tests (start, rights, ends) in a guest o
 		--file '$(OUT)/jail.test:/bin/jail.test' --step 'jail.test $(GUESTFLAGS)' $(VMFLAGS)
 
 filesystems: build setup-vm ## use files in the jail on file systems of every kind; ATTACK=.: attack it there
+	$(GO) build -trimpath -o '$(OUT)/passthrough' ./filesystems/passthrough
 	./agent-lock vmtest --kernels '$(KERNELS)' --timeout '$(FSTIMEOUT)' --filesystems \
+		--file '$(OUT)/passthrough:/bin/passthrough' \
 		$(if $(ATTACK),--attack '$(ATTACK)') $(if $(RUN),--run '$(RUN)') $(VMFLAGS)
 
 bench: build setup-vm ## measure in guest instructions, write docs/benchmarks.md

@@ -18,7 +18,6 @@ import (
 	"github.com/agent-lock/agent-lock/filesystems"
 	"github.com/agent-lock/agent-lock/report"
 	"github.com/agent-lock/agent-lock/vmtest"
-	"golang.org/x/sys/unix"
 )
 
 // attackedFileSystems are those on which the whole suite attacks the jail too: one
@@ -204,20 +203,6 @@ func inRoot(std stdio, args []string) int {
 		return std.errorf("%s: %v", rootVerb, err)
 	}
 	return cmd.ProcessState.ExitCode()
-}
-
-// serveFileSystem is a hidden verb too: it is the other end of a FUSE file system.
-func serveFileSystem(std stdio, args []string) int {
-	if len(args) != 1 {
-		return std.errorf("%s: want one directory", filesystems.ServeVerb)
-	}
-	const dev = 3
-	unix.CloseOnExec(dev)
-	tell := func(passthrough bool) { fmt.Fprintln(std.out, passthrough) }
-	if err := filesystems.ServeFUSE(dev, args[0], tell); err != nil {
-		return std.errorf("%s: %v", filesystems.ServeVerb, err)
-	}
-	return 0
 }
 
 // checkFileSystem is the hidden verb filesystem-check: it runs in the jail, and outside.

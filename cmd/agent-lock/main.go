@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/agent-lock/agent-lock/filesystems"
 )
 
 // version is set by the linker (make build).
@@ -49,7 +47,6 @@ func verbs() []verb {
 		{"guest-bench", "", guestBench},
 		{"guest-filesystems", "", guestFileSystems},
 		{"filesystem-check", "", checkFileSystem},
-		{filesystems.ServeVerb, "", serveFileSystem},
 		{rootVerb, "", inRoot},
 		{"bench-worker", "", benchWorker},
 		{"bench-doc", "", benchDoc},
