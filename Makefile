@@ -126,8 +126,9 @@ mutation: setup-vm ## leave out each hook in turn; some case must then leak
 	mkdir -p '$(OUT)'
 	$(GO) build -trimpath -buildvcs=false -tags mutation -o '$(OUT)/mutation/agent-lock' \
 		./cmd/agent-lock
-	'$(OUT)/mutation/agent-lock' vmtest --kernels '$(KERNELS)' --timeout 40m \
-		--step 'agent-lock guest-mutate $(MUTATE)' $(VMFLAGS)
+	$(GO) test -c -trimpath -tags guest -o '$(OUT)/jail.test' ./jail
+	'$(OUT)/mutation/agent-lock' vmtest --kernels '$(KERNELS)' --timeout 100m \
+		--file '$(OUT)/jail.test:/bin/jail.test' --step 'agent-lock guest-mutate $(MUTATE)' $(VMFLAGS)
 
 faults: setup-vm ## guests that panic, hang, run out of memory or lie: never a pass
 	$(GO) test -tags vm -count=1 -timeout 30m ./vmtest

@@ -10,8 +10,13 @@ const atFDCWD = ^uintptr(99)
 // short-lived.
 func cstring(s string) uintptr {
 	b := append([]byte(s), 0)
-	pinned = append(pinned, b)
-	return uintptr(unsafe.Pointer(&b[0]))
+	return uintptr(address(&b[0]))
 }
 
-var pinned [][]byte
+// address is where something is and stays, for structures that point to it.
+func address[T any](p *T) uint64 {
+	pinned = append(pinned, p) // on the heap, therefore, and never freed
+	return uint64(uintptr(unsafe.Pointer(p)))
+}
+
+var pinned []any

@@ -113,16 +113,24 @@ func (r *ring) request(fill func(sqe []byte)) (int, error) {
 	clear(r.sqe)
 	fill(r.sqe)
 	order.PutUint32(r.sq[r.params.sq.array:], 0)
-	done := r.made % r.params.cqEntries
+	slot := r.made % r.params.cqEntries
 	r.made++
 	atomic.StoreUint32(word(r.sq, r.params.sq.tail), r.made)
-	const getEvents, wakeUp = 1, 2
-	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), 1, 1,
-		getEvents|wakeUp, 0, 0)
-	if errno != 0 {
-		return -1, call("io_uring_enter", errno)
+	// A signal, of which Go has its own, ends the call before the result is there.
+	done := func() bool { return atomic.LoadUint32(word(r.cq, r.params.cq.tail)) == r.made }
+	for submit := uintptr(1); submit == 1 || !done(); {
+		const getEvents, wakeUp = 1, 2
+		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), submit, 1,
+			getEvents|wakeUp, 0, 0)
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno != 0 {
+			return -1, call("io_uring_enter", errno)
+		}
+		submit = 0
 	}
-	result := int32(order.Uint32(r.cq[r.params.cq.cqes+16*done+8:]))
+	result := int32(order.Uint32(r.cq[r.params.cq.cqes+16*slot+8:]))
 	atomic.StoreUint32(word(r.cq, r.params.cq.head), r.made)
 	if result < 0 {
 		return -1, call("io_uring operation", syscall.Errno(-result))
@@ -154,7 +162,7 @@ func (r *ring) readSlot() ([]byte, error) {
 	n, err := r.request(func(sqe []byte) {
 		const fixedFile = 1
 		sqe[0], sqe[1] = uringRead, fixedFile
-		binary.NativeEndian.PutUint64(sqe[16:], uint64(uintptr(unsafe.Pointer(&buf[0]))))
+		binary.NativeEndian.PutUint64(sqe[16:], address(&buf[0]))
 		binary.NativeEndian.PutUint32(sqe[24:], uint32(len(buf)))
 	})
 	return buf[:max(n, 0)], err

@@ -117,6 +117,13 @@ var network = []Case{
 		Meanwhile: callService, Judge: tokenRead,
 	},
 	{
+		Name: "net_tcp_stolen_uring", Family: "network", Source: "D62 D64",
+		What:  "the same, with the option set through io_uring",
+		Hooks: []string{"uring_cmd", "socket_setsockopt"},
+		Setup: servingShared("tcp", "127.0.0.1", unix.SO_REUSEPORT), Attack: attackUringSteal,
+		Meanwhile: callService, Judge: tokenRead,
+	},
+	{
 		Name: "net_udp4", Family: "network", Source: "D58 landlock-lsm/linux#10",
 		What: "sends a datagram to 127.0.0.1 without connecting", Hooks: sends,
 		Setup: serving("udp", "127.0.0.1"), Attack: attackUDP(""), Judge: heard,

@@ -84,6 +84,19 @@ func connectAndWrite(fd int, at unix.Sockaddr) error {
 
 // bindTo makes a socket that is bound, and listens if it can.
 func bindTo(kind int, address string, options ...int) (int, error) {
+	return bindAfter(kind, address, func(fd int) error {
+		for _, o := range options {
+			err := call("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, o, 1))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// bindAfter does something to the socket before.
+func bindAfter(kind int, address string, prepare func(fd int) error) (int, error) {
 	at, family, err := inetAddress(address)
 	if err != nil {
 		return -1, need(err)
@@ -92,12 +105,7 @@ func bindTo(kind int, address string, options ...int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	for _, o := range options {
-		if err = call("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, o, 1)); err != nil {
-			break
-		}
-	}
-	if err == nil {
+	if err = prepare(fd); err == nil {
 		err = call("bind", unix.Bind(fd, at))
 	}
 	if err == nil && kind == unix.SOCK_STREAM {
@@ -263,6 +271,11 @@ func attackSteal(t *Target) ([]byte, error) {
 		return nil, err
 	}
 	defer unix.Close(own)
+	return t.takeCall(own)
+}
+
+// takeCall takes what a client sends to a listening socket.
+func (t *Target) takeCall(own int) ([]byte, error) {
 	if err := t.Sync(); err != nil {
 		return nil, err
 	}

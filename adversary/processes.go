@@ -116,7 +116,7 @@ var processes = []Case{
 	{
 		Name: "process_prlimit", Family: "processes", Source: signalSource,
 		What:  "lowers a limit of it",
-		Hooks: []string{"task_prlimit", "pid_namespace"}, Setup: (*Scene).Victim,
+		Hooks: []string{"pid_namespace"}, Setup: (*Scene).Victim,
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			limit := unix.Rlimit{Cur: 0, Max: 0}
 			return nil, call("prlimit", unix.Prlimit(t.PID, unix.RLIMIT_CORE, &limit, nil))

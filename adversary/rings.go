@@ -62,7 +62,7 @@ var rings = []Case{
 			buf := make([]byte, 256)
 			n, err := uringRequest(func(sqe []byte) {
 				fillNames(sqe, uringGetxattr, "user.secret", "", uint32(len(buf)), 0)
-				binary.NativeEndian.PutUint64(sqe[8:], uint64(uintptr(unsafe.Pointer(&buf[0]))))
+				binary.NativeEndian.PutUint64(sqe[8:], address(&buf[0]))
 				binary.NativeEndian.PutUint64(sqe[48:], uint64(cstring(t.Secret)))
 			})
 			return buf[:max(min(n, len(buf)), 0)], err
@@ -202,7 +202,7 @@ func attackRingOpenat2(t *Target) ([]byte, error) {
 	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC}
 	fd, err := uringRequest(func(sqe []byte) {
 		fillNames(sqe, uringOpenat2, t.Secret, "", uint32(unsafe.Sizeof(*how)), 0)
-		binary.NativeEndian.PutUint64(sqe[8:], uint64(uintptr(unsafe.Pointer(how))))
+		binary.NativeEndian.PutUint64(sqe[8:], address(how))
 	})
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func attackRingStatx(t *Target) ([]byte, error) {
 	var st unix.Statx_t
 	_, err := uringRequest(func(sqe []byte) {
 		fillNames(sqe, uringStatx, t.Secret, "", unix.STATX_SIZE, 0)
-		binary.NativeEndian.PutUint64(sqe[8:], uint64(uintptr(unsafe.Pointer(&st))))
+		binary.NativeEndian.PutUint64(sqe[8:], address(&st))
 	})
 	return fmt.Append(nil, st.Size), err
 }
@@ -235,7 +235,7 @@ func attackRingBind(t *Target) error {
 		sqe[0] = uringBind
 		binary.NativeEndian.PutUint32(sqe[4:], uint32(fd))
 		binary.NativeEndian.PutUint64(sqe[8:], 4)
-		binary.NativeEndian.PutUint64(sqe[16:], uint64(uintptr(unsafe.Pointer(at))))
+		binary.NativeEndian.PutUint64(sqe[16:], address(at))
 	})
 	return err
 }

@@ -91,15 +91,37 @@ var kernelDoors = []Case{
 	},
 	{
 		Name: "kernel_bpf_map", Family: "kernel", Source: tamperSource, Root: true,
-		What: "makes a BPF map", Hooks: []string{"bpf", "capable"},
+		What: "makes a BPF map", Hooks: []string{"bpf", "bpf_map", "capable"},
 		Attack:    holding(func(*Target) (int, error) { return bpfMap() }),
 		Meanwhile: has("map_type:"), Judge: seen,
 	},
 	{
 		Name: "kernel_bpf_program", Family: "kernel", Source: tamperSource, Root: true,
-		What: "gets hold of a BPF program by its number", Hooks: []string{"bpf", "capable"},
+		What:      "gets hold of a BPF program by its number",
+		Hooks:     []string{"bpf", "bpf_prog", "capable"},
 		Attack:    holding(func(*Target) (int, error) { return bpfAnyProgram() }),
 		Meanwhile: has("prog_type:"), Judge: seen,
+	},
+	{
+		Name: "kernel_bpf_numbers", Family: "kernel", Source: tamperSource, Root: true,
+		What: "lists the machine's BPF programs", Hooks: []string{"bpf", "capable"},
+		Setup: func(*Scene) error {
+			list, err := bpfPrograms()
+			if list == "" {
+				return errors.Join(err, errors.New("no BPF program is loaded"))
+			}
+			return nil
+		},
+		Attack: func(*Target) ([]byte, error) {
+			list, err := bpfPrograms()
+			return []byte(list), err
+		},
+		Judge: func(s *Scene) string {
+			if list, err := bpfPrograms(); err == nil && list != "" && list == string(s.Loot) {
+				return "the numbers of the machine's BPF programs were sent out"
+			}
+			return ""
+		},
 	},
 	{
 		Name: "kernel_bpf_pin", Family: "kernel", Source: tamperSource, Root: true,
@@ -111,7 +133,7 @@ var kernelDoors = []Case{
 	},
 	{
 		Name: "kernel_bpf_pin_get", Family: "kernel", Source: tamperSource, Root: true,
-		What: "opens a pinned map", Hooks: []string{"bpf", "capable"},
+		What: "opens a pinned map", Hooks: []string{"bpf", "bpf_map", "capable"},
 		Setup: pinMap, Meanwhile: has("map_type:"), Judge: seen,
 		Attack: holding(func(t *Target) (int, error) { return bpfGet(t.Args["pin"]) }),
 	},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -39,6 +40,21 @@ func bpfAnyProgram() (int, error) {
 		return -1, err
 	}
 	return bpfCall(unix.BPF_PROG_GET_FD_BY_ID, []uint64{attr[0] >> 32, 0})
+}
+
+// bpfPrograms lists the numbers of all programs.
+func bpfPrograms() (string, error) {
+	var list strings.Builder
+	for attr := []uint64{0, 0}; ; attr[0] >>= 32 { // the number comes after that which is given
+		_, err := bpfCall(unix.BPF_PROG_GET_NEXT_ID, attr)
+		if errors.Is(err, unix.ENOENT) {
+			return list.String(), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(&list, attr[0]>>32)
+	}
 }
 
 // pinMap pins a map and tells the attacker as "pin".

@@ -19,7 +19,7 @@ var beforeLandlock = []string{
 	"file_open", "file_ioctl", "file_ioctl_compat",
 	"path_unlink", "path_rmdir", "path_mkdir", "path_mknod", "path_symlink", "path_link",
 	"path_rename", "path_truncate",
-	"ptrace_access_check", "ptrace_traceme", "task_kill",
+	"ptrace_access_check", "task_kill",
 	"sb_mount", "sb_umount", "sb_pivotroot", "sb_remount", "move_mount",
 }
 

@@ -191,7 +191,6 @@ func processHooks() []Hook {
 	perf.Programs = []Program{{"perf_event_open", 1}, {"perf_event_open_attr", 2}}
 	return []Hook{
 		required("ptrace_access_check", 2, "tracing and reading processes outside, and pid 1"),
-		required("ptrace_traceme", 1, "being traced from outside"),
 		required("userns_create", 1, "new user namespaces, and the capabilities in them"),
 		required("sb_mount", 5, "mounting"),
 		required("sb_umount", 2, "unmounting what hides something"),
@@ -204,7 +203,6 @@ func processHooks() []Hook {
 		required("task_kill", 4, "signals to the caller's process group, kill(0)"),
 		required("task_setnice", 2, "priorities of processes outside"),
 		required("task_setioprio", 2, "disk priorities of processes outside"),
-		required("task_setscheduler", 1, "scheduling of processes outside"),
 		optional("key_alloc", 3, "nothing itself: it marks the jail's own keys", noKeys),
 		optional("key_permission", 3, "keys of the user and of other sessions", noKeys),
 		perf,

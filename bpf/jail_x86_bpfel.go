@@ -85,34 +85,32 @@ const (
 	jailHookHOOK_MOVE_MOUNT            jailHook = 30
 	jailHookHOOK_USERNS_CREATE         jailHook = 31
 	jailHookHOOK_PTRACE_ACCESS_CHECK   jailHook = 32
-	jailHookHOOK_PTRACE_TRACEME        jailHook = 33
-	jailHookHOOK_UNIX_STREAM_CONNECT   jailHook = 34
-	jailHookHOOK_UNIX_MAY_SEND         jailHook = 35
-	jailHookHOOK_BPF                   jailHook = 36
-	jailHookHOOK_BPF_MAP               jailHook = 37
-	jailHookHOOK_BPF_PROG              jailHook = 38
-	jailHookHOOK_TASK_KILL             jailHook = 39
-	jailHookHOOK_TASK_SETNICE          jailHook = 40
-	jailHookHOOK_TASK_SETIOPRIO        jailHook = 41
-	jailHookHOOK_TASK_SETSCHEDULER     jailHook = 42
-	jailHookHOOK_KEY_PERMISSION        jailHook = 43
-	jailHookHOOK_PERF_EVENT_OPEN       jailHook = 44
-	jailHookHOOK_KERNEL_MODULE_REQUEST jailHook = 45
-	jailHookHOOK_KERNEL_LOAD_DATA      jailHook = 46
-	jailHookHOOK_KERNEL_READ_FILE      jailHook = 47
-	jailHookHOOK_SYSLOG                jailHook = 48
-	jailHookHOOK_URING_SQPOLL          jailHook = 49
-	jailHookHOOK_URING_OVERRIDE_CREDS  jailHook = 50
-	jailHookHOOK_URING_CMD             jailHook = 51
-	jailHookHOOK_QUOTACTL              jailHook = 52
-	jailHookHOOK_SETTIME               jailHook = 53
-	jailHookHOOK_SOCKET_CREATE         jailHook = 54
-	jailHookHOOK_SOCKET_CONNECT        jailHook = 55
-	jailHookHOOK_SOCKET_SENDMSG        jailHook = 56
-	jailHookHOOK_SOCKET_SETSOCKOPT     jailHook = 57
-	jailHookHOOK_NETLINK_SEND          jailHook = 58
-	jailHookHOOK_CAPABLE               jailHook = 59
-	jailHookHOOK_FILE_FCNTL            jailHook = 60
+	jailHookHOOK_UNIX_STREAM_CONNECT   jailHook = 33
+	jailHookHOOK_UNIX_MAY_SEND         jailHook = 34
+	jailHookHOOK_BPF                   jailHook = 35
+	jailHookHOOK_BPF_MAP               jailHook = 36
+	jailHookHOOK_BPF_PROG              jailHook = 37
+	jailHookHOOK_TASK_KILL             jailHook = 38
+	jailHookHOOK_TASK_SETNICE          jailHook = 39
+	jailHookHOOK_TASK_SETIOPRIO        jailHook = 40
+	jailHookHOOK_KEY_PERMISSION        jailHook = 41
+	jailHookHOOK_PERF_EVENT_OPEN       jailHook = 42
+	jailHookHOOK_KERNEL_MODULE_REQUEST jailHook = 43
+	jailHookHOOK_KERNEL_LOAD_DATA      jailHook = 44
+	jailHookHOOK_KERNEL_READ_FILE      jailHook = 45
+	jailHookHOOK_SYSLOG                jailHook = 46
+	jailHookHOOK_URING_SQPOLL          jailHook = 47
+	jailHookHOOK_URING_OVERRIDE_CREDS  jailHook = 48
+	jailHookHOOK_URING_CMD             jailHook = 49
+	jailHookHOOK_QUOTACTL              jailHook = 50
+	jailHookHOOK_SETTIME               jailHook = 51
+	jailHookHOOK_SOCKET_CREATE         jailHook = 52
+	jailHookHOOK_SOCKET_CONNECT        jailHook = 53
+	jailHookHOOK_SOCKET_SENDMSG        jailHook = 54
+	jailHookHOOK_SOCKET_SETSOCKOPT     jailHook = 55
+	jailHookHOOK_NETLINK_SEND          jailHook = 56
+	jailHookHOOK_CAPABLE               jailHook = 57
+	jailHookHOOK_FILE_FCNTL            jailHook = 58
 )
 
 type jailJail struct {
@@ -380,7 +378,6 @@ const (
 	jailProgPerfEventOpen          = "perf_event_open"
 	jailProgPerfEventOpenAttr      = "perf_event_open_attr"
 	jailProgPtraceAccessCheck      = "ptrace_access_check"
-	jailProgPtraceTraceme          = "ptrace_traceme"
 	jailProgQuotactl               = "quotactl"
 	jailProgSbMount                = "sb_mount"
 	jailProgSbPivotroot            = "sb_pivotroot"
@@ -402,7 +399,6 @@ const (
 	jailProgTaskKill               = "task_kill"
 	jailProgTaskSetioprio          = "task_setioprio"
 	jailProgTaskSetnice            = "task_setnice"
-	jailProgTaskSetscheduler       = "task_setscheduler"
 	jailProgUdpPortTaken           = "udp_port_taken"
 	jailProgUnixMaySend            = "unix_may_send"
 	jailProgUnixStreamConnect      = "unix_stream_connect"
@@ -509,7 +505,6 @@ type jailProgramSpecs struct {
 	PerfEventOpen          *ebpf.ProgramSpec `ebpf:"perf_event_open"`
 	PerfEventOpenAttr      *ebpf.ProgramSpec `ebpf:"perf_event_open_attr"`
 	PtraceAccessCheck      *ebpf.ProgramSpec `ebpf:"ptrace_access_check"`
-	PtraceTraceme          *ebpf.ProgramSpec `ebpf:"ptrace_traceme"`
 	Quotactl               *ebpf.ProgramSpec `ebpf:"quotactl"`
 	SbMount                *ebpf.ProgramSpec `ebpf:"sb_mount"`
 	SbPivotroot            *ebpf.ProgramSpec `ebpf:"sb_pivotroot"`
@@ -531,7 +526,6 @@ type jailProgramSpecs struct {
 	TaskKill               *ebpf.ProgramSpec `ebpf:"task_kill"`
 	TaskSetioprio          *ebpf.ProgramSpec `ebpf:"task_setioprio"`
 	TaskSetnice            *ebpf.ProgramSpec `ebpf:"task_setnice"`
-	TaskSetscheduler       *ebpf.ProgramSpec `ebpf:"task_setscheduler"`
 	UdpPortTaken           *ebpf.ProgramSpec `ebpf:"udp_port_taken"`
 	UnixMaySend            *ebpf.ProgramSpec `ebpf:"unix_may_send"`
 	UnixStreamConnect      *ebpf.ProgramSpec `ebpf:"unix_stream_connect"`
@@ -697,7 +691,6 @@ type jailPrograms struct {
 	PerfEventOpen          *ebpf.Program `ebpf:"perf_event_open"`
 	PerfEventOpenAttr      *ebpf.Program `ebpf:"perf_event_open_attr"`
 	PtraceAccessCheck      *ebpf.Program `ebpf:"ptrace_access_check"`
-	PtraceTraceme          *ebpf.Program `ebpf:"ptrace_traceme"`
 	Quotactl               *ebpf.Program `ebpf:"quotactl"`
 	SbMount                *ebpf.Program `ebpf:"sb_mount"`
 	SbPivotroot            *ebpf.Program `ebpf:"sb_pivotroot"`
@@ -719,7 +712,6 @@ type jailPrograms struct {
 	TaskKill               *ebpf.Program `ebpf:"task_kill"`
 	TaskSetioprio          *ebpf.Program `ebpf:"task_setioprio"`
 	TaskSetnice            *ebpf.Program `ebpf:"task_setnice"`
-	TaskSetscheduler       *ebpf.Program `ebpf:"task_setscheduler"`
 	UdpPortTaken           *ebpf.Program `ebpf:"udp_port_taken"`
 	UnixMaySend            *ebpf.Program `ebpf:"unix_may_send"`
 	UnixStreamConnect      *ebpf.Program `ebpf:"unix_stream_connect"`
@@ -785,7 +777,6 @@ func (p *jailPrograms) Close() error {
 		p.PerfEventOpen,
 		p.PerfEventOpenAttr,
 		p.PtraceAccessCheck,
-		p.PtraceTraceme,
 		p.Quotactl,
 		p.SbMount,
 		p.SbPivotroot,
@@ -807,7 +798,6 @@ func (p *jailPrograms) Close() error {
 		p.TaskKill,
 		p.TaskSetioprio,
 		p.TaskSetnice,
-		p.TaskSetscheduler,
 		p.UdpPortTaken,
 		p.UnixMaySend,
 		p.UnixStreamConnect,

@@ -128,12 +128,6 @@ int BPF_PROG(ptrace_access_check, struct task_struct *child, unsigned int mode, 
 	return only_peers(child, HOOK_PTRACE_ACCESS_CHECK, ret);
 }
 
-SEC("lsm/ptrace_traceme")
-int BPF_PROG(ptrace_traceme, struct task_struct *parent, int ret)
-{
-	return only_peers(parent, HOOK_PTRACE_TRACEME, ret);
-}
-
 /* kill(0) reaches the process group of the caller, which others outside may be in. */
 SEC("lsm/task_kill")
 int BPF_PROG(task_kill, struct task_struct *target, void *info, int sig, const struct cred *cred,
@@ -152,12 +146,6 @@ SEC("lsm/task_setioprio")
 int BPF_PROG(task_setioprio, struct task_struct *task, int ioprio, int ret)
 {
 	return only_peers(task, HOOK_TASK_SETIOPRIO, ret);
-}
-
-SEC("lsm/task_setscheduler")
-int BPF_PROG(task_setscheduler, struct task_struct *task, int ret)
-{
-	return only_peers(task, HOOK_TASK_SETSCHEDULER, ret);
 }
 
 /* ---- Keys ---- */

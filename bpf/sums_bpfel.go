@@ -3,6 +3,6 @@
 package bpf
 
 const (
-	sumAMD64 = "4e8dc3520c50cefe"
-	sumARM64 = "4e8dc3520c50cefe"
+	sumAMD64 = "5681a4365c2d2774"
+	sumARM64 = "5681a4365c2d2774"
 )

@@ -36,54 +36,33 @@ func mutationFlags(set *flag.FlagSet, f *runFlags) {
 func mutationVerbs() []verb { return []verb{{"guest-mutate", "", guestMutate}} }
 
 // guestMutate leaves out one hook after the other and attacks the jail with the
-// cases that the hook is there for. The result is ok when one of them leaks: then
-// the hook does something, and the case can fail.
+// cases that the hook is there for, or runs the test that is. The result is ok when a
+// case leaks: then the hook does something, and the case can fail.
 func guestMutate(std stdio, args []string) int {
 	status := 0
+	try := func(name, part string, mutant func() report.Result) {
+		if len(args) > 0 && !slices.Contains(args, part) {
+			return
+		}
+		r := mutant()
+		r.Kind, r.Family, r.Name = report.Program, "mutation", "without_"+name
+		report.WriteTable(std.out, []report.Result{r})
+		if r.Bad() {
+			status = 1
+		}
+	}
 	for _, hook := range bpf.Hooks() {
-		if len(args) > 0 && !slices.Contains(args, hook.Name) {
-			continue
-		}
-		r := mutate(hook, false)
-		if r.Outcome == report.Skipped || r.Outcome == report.Failed {
-			// Of the user's cases some are stopped by root's being another user.
-			root := mutate(hook, true)
-			if root.Outcome == report.OK || r.Outcome == report.Skipped &&
-				root.Outcome != report.Skipped {
-				r = root
-			}
-		}
-		r.Kind, r.Family = report.Program, "mutation"
-		r.Name = "without_" + hook.Name
+		name := hook.Name
 		if hook.When == bpf.WithoutPathHooks {
-			r.Name += "_and_path_hooks"
+			name += "_and_path_hooks"
 		}
-		report.WriteTable(std.out, []report.Result{r})
-		if r.Bad() {
-			status = 1
-		}
+		try(name, hook.Name, func() report.Result { return mutate(hook) })
 	}
-	for _, part := range layerParts {
-		if len(args) > 0 && !slices.Contains(args, part.name) {
-			continue
-		}
-		r := mutateLayer(part.name, part.cases)
-		r.Kind, r.Family, r.Name = report.Program, "mutation", "without_"+part.name
-		report.WriteTable(std.out, []report.Result{r})
-		if r.Bad() {
-			status = 1
-		}
+	for _, p := range layerParts {
+		try(p.name, p.name, func() report.Result { return mutateLayer(p.name, p.cases) })
 	}
-	for _, form := range ruleForms {
-		if len(args) > 0 && !slices.Contains(args, form.name) {
-			continue
-		}
-		r := mutateRule(form.name, form.cases, form.flags)
-		r.Kind, r.Family, r.Name = report.Program, "mutation", "without_"+form.name
-		report.WriteTable(std.out, []report.Result{r})
-		if r.Bad() {
-			status = 1
-		}
+	for _, f := range ruleForms {
+		try(f.name, f.name, func() report.Result { return mutateRule(f.name, f.cases, f.flags) })
 	}
 	return status
 }
@@ -130,7 +109,7 @@ func mutateRule(form string, cases, flags []string) report.Result {
 	if err != nil {
 		return report.Result{Outcome: report.Broken, Detail: err.Error()}
 	}
-	return judgeMutant(results, cases, true)
+	return judgeMutant(results, cases)
 }
 
 // mutateLayer runs cases without a part of the second layers.
@@ -140,7 +119,7 @@ func mutateLayer(part string, cases []string) report.Result {
 	if err != nil {
 		return report.Result{Outcome: report.Broken, Detail: err.Error()}
 	}
-	return judgeMutant(results, cases, true)
+	return judgeMutant(results, cases)
 }
 
 // standsFor maps the inode_* hooks to the path_* hooks whose work they do on
@@ -157,76 +136,147 @@ var standsFor = map[string][]string{
 	"inode_setattr": {"path_chmod", "path_chown", "path_truncate", "inode_setattr"},
 }
 
-// mutate runs the cases of a hook without that hook. Root's are run without the hook
+// behind maps a hook that checks once more to the one before it. A case shows it when it is
+// denied without that one, and leaks without both.
+var behind = map[string]string{
+	"bpf_map":              "bpf",
+	"bpf_prog":             "bpf",
+	"uring_sqpoll":         "file_open",
+	"uring_override_creds": "file_open",
+	"uring_cmd":            "socket_setsockopt",
+}
+
+// shownBy maps a hook to the guest test of package jail that shows it, where no case can:
+// it must pass, and fail without the hook.
+var shownBy = map[string]string{
+	"sb_statfs":          "TestFreeSpace",
+	"socket_post_create": "TestOwnSocket",
+	"sock_graft":         "TestAcceptedSocket",
+	"socket_listen":      "TestOwnListeners",
+	"task_kill":          "TestOwnProcessGroup/kill-group",
+	"task_setnice":       "TestOwnProcessGroup/renice-group",
+	"task_setioprio":     "TestOwnProcessGroup/ionice-group",
+	"key_alloc":          "TestOwnKey",
+	"quotactl":           "TestQuotas",
+	"task_free":          "TestBooksAreClosed/processes",
+	"sk_free_security":   "TestBooksAreClosed/sockets",
+}
+
+// mutate shows what a hook is for, by cases of the user's, of root's, or by a test.
+func mutate(hook bpf.Hook) report.Result {
+	if test, ok := shownBy[hook.Name]; ok {
+		return mutateTest(test, hook.Name)
+	}
+	r := mutateAs(ordinary, hook)
+	if r.Outcome != report.Skipped && r.Outcome != report.Failed {
+		return r
+	}
+	// Of the user's cases some are stopped by root's being another user.
+	root := mutateAs(0, hook)
+	if root.Outcome == report.Skipped && root.Outcome != r.Outcome {
+		return r
+	}
+	root.Detail = "as root: " + root.Detail
+	return root
+}
+
+// mutateAs runs the cases of a hook without that hook. Root's are run without the hook
 // capable as well, which stops much of what others stop too: each has to hold alone.
-func mutate(hook bpf.Hook, asRoot bool) report.Result {
+func mutateAs(uid int, hook bpf.Hook) report.Result {
 	names := []string{hook.Name}
 	if hook.When == bpf.WithoutPathHooks {
 		names = standsFor[hook.Name]
 	}
-	var alone, shared []string
-	uid := ordinary
-	if asRoot {
-		uid = 0
-	}
+	var cases []string
 	for _, c := range adversary.For(uid, adversary.Cases()) {
-		if asRoot && hook.Name != capableHook {
-			c.Hooks = slices.DeleteFunc(slices.Clone(c.Hooks), func(h string) bool {
-				return h == capableHook
-			})
-		}
-		switch {
-		case len(c.Hooks) == 1 && slices.Contains(names, c.Hooks[0]):
-			alone = append(alone, c.Name)
-		case slices.ContainsFunc(c.Hooks, func(h string) bool { return slices.Contains(names, h) }):
-			shared = append(shared, c.Name)
+		if slices.ContainsFunc(c.Hooks, func(h string) bool { return slices.Contains(names, h) }) {
+			cases = append(cases, c.Name)
 		}
 	}
-	cases := append(alone, shared...)
 	if len(cases) == 0 {
-		return report.Result{Outcome: report.Skipped, Detail: "no case is stopped by it alone yet"}
+		return report.Result{Outcome: report.Failed, Detail: "no case is there for it"}
 	}
-	flags := []string{"--layers", "bpf", "--jail-flag", "--drop-hook=" + hook.Name}
+	flags := []string{"--layers", "bpf"}
+	if uid == 0 {
+		flags = append(flags, "--user", "root")
+		if hook.Name != capableHook {
+			flags = append(flags, without(capableHook)...)
+		}
+	}
 	if hook.When == bpf.WithoutPathHooks {
 		flags = append(flags, "--jail-flag", "--no-path-hooks")
 	}
-	if asRoot {
-		flags = append(flags, "--user", "root")
-		if hook.Name != capableHook {
-			flags = append(flags, "--jail-flag", "--drop-hook="+capableHook)
+	first, ok := behind[hook.Name]
+	if ok {
+		flags = append(flags, without(first)...)
+		results, err := attackMutant(first, cases, flags...)
+		if err != nil {
+			return report.Result{Outcome: report.Broken, Detail: err.Error()}
+		}
+		if cases = named(results, report.Denied); len(cases) == 0 {
+			return report.Result{Outcome: report.Skipped,
+				Detail: "without " + first + " no case of it is denied on this kernel"}
 		}
 	}
-	results, err := attackMutant(hook.Name, cases, flags...)
+	results, err := attackMutant(hook.Name, cases, append(flags, without(hook.Name)...)...)
 	if err != nil {
 		return report.Result{Outcome: report.Broken, Detail: err.Error()}
 	}
-	r := judgeMutant(results, cases, len(alone) > 0)
-	if asRoot {
-		r.Detail = "as root: " + r.Detail
+	r := judgeMutant(results, cases)
+	if ok {
+		r.Detail = "without " + first + " too: " + r.Detail
 	}
 	return r
 }
 
-// judgeMutant wants a leak. alone says that some case is stopped by nothing else.
-func judgeMutant(results []report.Result, cases []string, alone bool) report.Result {
-	var leaked []string
-	for _, r := range results {
-		if r.Outcome == report.Leaked {
-			leaked = append(leaked, r.Name)
+func without(hook string) []string { return []string{"--jail-flag", "--drop-hook=" + hook} }
+
+// mutateTest runs a test of package jail with and without a hook.
+func mutateTest(test, hook string) report.Result {
+	const program = "/bin/jail.test"
+	pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
+	for _, try := range []struct{ env, want string }{
+		{"", "--- PASS: " + test + " "},
+		{"WITHOUT_HOOK=" + hook, "--- FAIL: " + test + " "},
+	} {
+		cmd := exec.Command(program, "-test.v", "-test.run", pattern)
+		cmd.Env = append(os.Environ(), try.env)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			return report.Result{Outcome: report.Broken, Detail: fmt.Sprintf(
+				"run %s: %v; make mutation puts it there", test, err)}
+		}
+		if !strings.Contains(string(out), try.want) {
+			return report.Result{Outcome: report.Failed, Detail: fmt.Sprintf(
+				"%s with %q: want %q in %q", test, try.env, try.want, out)}
 		}
 	}
+	return report.Result{Outcome: report.OK, Detail: "fails " + test}
+}
+
+// judgeMutant wants a leak.
+func judgeMutant(results []report.Result, cases []string) report.Result {
+	leaked := named(results, report.Leaked)
 	switch {
 	case len(leaked) > 0:
 		return report.Result{Outcome: report.OK, Detail: "leaks " + strings.Join(leaked, ", ")}
 	case report.Count(results, report.Denied) == 0:
 		return report.Result{Outcome: report.Skipped,
 			Detail: "no case of it works on this kernel: " + strings.Join(cases, ", ")}
-	case !alone:
-		return report.Result{Outcome: report.Skipped,
-			Detail: "other hooks stop its cases too: " + strings.Join(cases, ", ")}
 	}
 	return report.Result{Outcome: report.Failed,
 		Detail: "nothing leaks without it: " + strings.Join(cases, ", ")}
+}
+
+// named lists the results with an outcome.
+func named(results []report.Result, outcome report.Outcome) []string {
+	var names []string
+	for _, r := range results {
+		if r.Outcome == outcome {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 const capableHook = "capable"
