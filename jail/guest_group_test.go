@@ -4,10 +4,13 @@ package jail_test
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,24 +39,32 @@ func TestOwnProcessGroup(t *testing.T) {
 	} {
 		t.Run(tt.probe, func(t *testing.T) {
 			dir := project(t)
-			asUser := &syscall.Credential{Uid: uid, Gid: gid}
-			beside := exec.Command(filepath.Join(dir, "probe"), "sleep")
-			beside.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: asUser}
-			start(t, beside)
-			inGroup := func(cmd *exec.Cmd, as *syscall.Credential) {
-				cmd.SysProcAttr = &syscall.SysProcAttr{
-					Setpgid: true, Pgid: beside.Process.Pid, Credential: as,
+			user := &syscall.Credential{Uid: uid, Gid: gid}
+			// What came last into the group is met first, and an error ends it.
+			metFrom := func(attacker *exec.Cmd, as *syscall.Credential) bool {
+				stdin, err := attacker.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
 				}
-				run(t, cmd)
+				attacker.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
+				start(t, attacker)
+				beside := exec.Command(filepath.Join(dir, "probe"), "sleep")
+				beside.SysProcAttr = &syscall.SysProcAttr{
+					Setpgid: true, Pgid: attacker.Process.Pid, Credential: user,
+				}
+				start(t, beside)
+				stdin.Close()
+				_ = attacker.Wait() // it may have killed itself
+				time.Sleep(100 * time.Millisecond)
+				return tt.met(beside.Process.Pid)
 			}
-			inGroup(jailed(dir, []string{"--denials", "off"}, tt.probe), nil)
-			if tt.met(beside.Process.Pid) {
+			probe := exec.Command(filepath.Join(dir, "probe"), tt.probe)
+			if !metFrom(probe, user) {
+				t.Error("without a jail the process beside was not met")
+			}
+			if metFrom(jailed(dir, []string{"--denials", "off"}, tt.probe), nil) {
 				t.Error("the process beside was met from the jail")
 			}
-			inGroup(exec.Command(filepath.Join(dir, "probe"), tt.probe), asUser)
-			eventually(t, "the process beside is met without a jail", func() bool {
-				return tt.met(beside.Process.Pid)
-			})
 		})
 	}
 }
@@ -65,17 +76,19 @@ const (
 )
 
 func init() {
-	probes["kill-group"] = func([]string) int {
-		fmt.Println(unix.Kill(0, unix.SIGKILL))
-		return 0
-	}
-	probes["renice-group"] = func([]string) int {
-		fmt.Println(unix.Setpriority(unix.PRIO_PGRP, 0, 19))
-		return 0
-	}
-	probes["ionice-group"] = func([]string) int {
-		_, _, errno := unix.Syscall(unix.SYS_IOPRIO_SET, ioprioGroup, 0, idle)
-		fmt.Println(errno)
-		return 0
+	for name, attack := range map[string]func() error{
+		"kill-group":   func() error { return unix.Kill(0, unix.SIGKILL) },
+		"renice-group": func() error { return unix.Setpriority(unix.PRIO_PGRP, 0, 19) },
+		"ionice-group": func() error {
+			_, _, errno := unix.Syscall(unix.SYS_IOPRIO_SET, ioprioGroup, 0, idle)
+			return errno
+		},
+	} {
+		probes[name] = func([]string) int {
+			fmt.Println("up")
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			fmt.Println(attack())
+			return 0
+		}
 	}
 }
