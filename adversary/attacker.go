@@ -119,6 +119,13 @@ func serve(secret string) error {
 		if m.Kind == "quit" {
 			return nil
 		}
+		if m.Kind == "fence" && m.Target != nil {
+			_, _ = read(m.Target.Secret)
+			if err := send(message{Kind: "fenced"}); err != nil {
+				return err
+			}
+			continue
+		}
 		if m.Kind != "case" || m.Target == nil {
 			continue // what goes with descriptors, if the jail is between us and the runner
 		}

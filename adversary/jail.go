@@ -3,6 +3,8 @@ package adversary
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +15,8 @@ type Jail struct {
 	// Layer is what of the jail is attacked, for results; empty: all of it.
 	Layer string
 	// Argv starts the jail. "{}" stands for the project directory; the command
-	// to run in the jail is appended.
+	// to run in the jail is appended. "{log}" is a file that is not there yet, for a
+	// jail that appends a line to it for each denial.
 	Argv []string
 	// AsUser runs the jail as the invoking user even if this process is root.
 	AsUser bool
@@ -23,17 +26,37 @@ type Jail struct {
 }
 
 // argv returns the command line that runs command in project.
-func (j Jail) argv(project string, command ...string) []string {
+func (j Jail) argv(project, log string, command ...string) []string {
 	var argv []string
 	for _, arg := range j.Argv {
-		argv = append(argv, strings.ReplaceAll(arg, "{}", project))
+		argv = append(argv, strings.NewReplacer("{}", project, logHolder, log).Replace(arg))
 	}
 	return append(argv, command...)
 }
 
-// ParseJail reads a command line as a shell would split it, quotes and
-// backslashes included; nothing is expanded.
-func ParseJail(command string) (Jail, error) {
+// records reports whether the jail has a log of its denials.
+func (j Jail) records() bool {
+	return slices.ContainsFunc(j.Argv, func(arg string) bool {
+		return strings.Contains(arg, logHolder)
+	})
+}
+
+// jailName is what may stand before the = of NAME=CMD.
+var jailName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// ParseJail reads NAME=CMD, or a command alone, which is then called by its first word.
+// The command is split as by a shell, quotes and backslashes included; nothing is
+// expanded.
+func ParseJail(s string) (Jail, error) {
+	if name, command, ok := strings.Cut(s, "="); ok && jailName.MatchString(name) {
+		j, err := parseCommand(command)
+		j.Name = name
+		return j, err
+	}
+	return parseCommand(s)
+}
+
+func parseCommand(command string) (Jail, error) {
 	argv, err := split(command)
 	if err != nil {
 		return Jail{}, fmt.Errorf("split %q: %w", command, err)

@@ -92,9 +92,10 @@ func (r *runner) expected() []report.Result {
 }
 
 // runControls makes every attack without a jail and closes the channel after the
-// last, or when the context is done. It does not wait for a receiver.
+// last, or when the context is done. It is at most a few ahead: what a control shows
+// holds for the same second.
 func (r *runner) runControls(ctx context.Context) <-chan finding {
-	findings := make(chan finding, len(r.opt.Cases))
+	findings := make(chan finding, 4)
 	go func() {
 		defer close(findings)
 		for _, c := range r.opt.Cases {
@@ -230,9 +231,28 @@ func (r *runner) run(ctx context.Context, c Case, control finding, res *report.R
 		r.verdict(c, sc, rep, res)
 		return nil
 	})
+	if err == nil && r.jailed.log != nil {
+		err = r.score(res)
+	}
 	if err != nil {
 		res.Outcome, res.Detail = report.Broken, err.Error()
 	}
+}
+
+// score notes whether the jail has recorded what it refused. An attack that met no error
+// was not refused anything: what it wanted was not there.
+func (r *runner) score(res *report.Result) error {
+	recorded, err := r.jailed.recorded()
+	switch {
+	case err != nil:
+		return err
+	case res.Outcome != report.Denied:
+	case recorded:
+		res.Record = report.Recorded
+	case res.Errno != "":
+		res.Record = report.Unrecorded
+	}
+	return nil
 }
 
 // control makes the attack without a jail.

@@ -284,7 +284,7 @@ func TestParseJail(t *testing.T) {
 func TestJailArgv(t *testing.T) {
 	j := Jail{Argv: []string{"box", "--rw={}", "--"}}
 	want := []string{"box", "--rw=/p", "--", "cmd", "{}"}
-	if diff := cmp.Diff(want, j.argv("/p", "cmd", "{}")); diff != "" {
+	if diff := cmp.Diff(want, j.argv("/p", "/log", "cmd", "{}")); diff != "" {
 		t.Errorf("argv (-want +got):\n%s", diff)
 	}
 }

@@ -31,6 +31,7 @@ type session struct {
 	label  string            // j: jailed, c: control
 	tokens map[string]string // canaries planted at the start, by place
 	early  string            // file that the attacker reads before anything else
+	fence  string            // file that it tries to read after each case
 	booty  []byte            // what it read
 	pid    int               // of the attacker inside, as seen from here
 	tty    *terminalPair     // its controlling terminal; nil: none could be made
@@ -38,6 +39,7 @@ type session struct {
 	dead   error             // why no more cases can run in it
 
 	limit    time.Duration // for one attack
+	log      *denialLog    // of the jail; nil: it has none
 	attempts int           // scenes set so far
 
 	cmd  *exec.Cmd
@@ -69,7 +71,11 @@ func startSession(ctx context.Context, a *arena, j Jail, label string, limit tim
 	if err := s.plantEarly(a); err != nil {
 		return nil, fmt.Errorf("plant a file: %w", err)
 	}
-	argv := j.argv(a.project, a.attacker, attackerVerb, "serve", s.early)
+	log := newDenialLog(a, label)
+	if j.records() {
+		s.log = log
+	}
+	argv := j.argv(a.project, log.path, a.attacker, attackerVerb, "serve", s.early)
 	s.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	s.cmd.Dir = a.project
 	s.cmd.Env = s.environment(a.user, j)
@@ -145,12 +151,14 @@ func (s *session) hello() error {
 	return nil
 }
 
-// plantEarly writes the file that the attacker reads first of all.
+// plantEarly writes the file that the attacker reads first of all, and the fence.
 func (s *session) plantEarly(a *arena) error {
 	s.tokens["early"] = canary()
 	s.early = filepath.Join(a.outside, "early-"+s.label)
+	s.fence = filepath.Join(a.outside, "fence-"+s.label)
 	return a.user.do(func() error {
-		return os.WriteFile(s.early, []byte(s.tokens["early"]), 0o600)
+		return errors.Join(os.WriteFile(s.early, []byte(s.tokens["early"]), 0o600),
+			os.WriteFile(s.fence, nil, 0o600))
 	})
 }
 

@@ -111,7 +111,7 @@ const (
 )
 
 // run starts the command and follows it until the supervisor has ended, which is
-// within two minutes or a failure. What the command is executed as is followed no more.
+// within ten minutes or a failure. What the command is executed as is followed no more.
 func (tr *tracer) run(t *testing.T, argv []string, output *os.File) syscall.WaitStatus {
 	t.Helper()
 	runtime.LockOSThread()
@@ -126,7 +126,7 @@ func (tr *tracer) run(t *testing.T, argv []string, output *os.File) syscall.Wait
 		t.Fatal(err)
 	}
 	defer p.Release()
-	watchdog := time.AfterFunc(2*time.Minute, func() {
+	watchdog := time.AfterFunc(10*time.Minute, func() {
 		t.Errorf("%v at %v: it hangs", tr.fault, tr.at)
 		unix.Kill(p.Pid, unix.SIGKILL)
 	})

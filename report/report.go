@@ -37,6 +37,16 @@ const (
 	Broken      Outcome = "broken"      // the check itself did not work; never a pass
 )
 
+// Record says whether a jail recorded what it refused; empty: it has no log, or nothing
+// was refused.
+type Record string
+
+// The scores of a denied case.
+const (
+	Recorded   Record = "recorded"
+	Unrecorded Record = "unrecorded"
+)
+
 // Result is the outcome of one check. Its JSON form, one object a line, is
 // documented in docs/vmtest.md.
 type Result struct {
@@ -50,6 +60,8 @@ type Result struct {
 	Outcome Outcome `json:"outcome"`
 	Errno   string  `json:"errno,omitempty"` // symbolic, as in "EACCES"; what the attacker was told
 	Detail  string  `json:"detail,omitempty"`
+	// Record says of a denied case whether the jail recorded the denial.
+	Record Record `json:"record,omitempty"`
 	// Millis is the wall time of the check, in milliseconds.
 	Millis float64 `json:"ms,omitempty"`
 	// Insns is the number of instructions the verifier processed. Zero: unknown.

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -31,18 +32,21 @@ made without the jail, where it has to succeed, or it proves nothing and is skip
   --list          print the name, family and source of each case and stop
   --run REGEXP    only the cases whose name matches
   --user NAME     attack as NAME, unjailed and jailed; root has cases of its own
-  --against CMD   attack CMD instead of our own jail, as the invoking user; {} in CMD
-                  stands for the project directory. CMD env is no jail at all
+  --against CMD   attack CMD, or NAME=CMD, instead of our own jail, as the invoking
+                  user; {} in CMD stands for the project directory, {log} for a file
+                  to which it appends a line for each denial. CMD env is no jail at
+                  all, agent-lock our own with its defaults. Repeatable
   --layers LIST   attack our own jail with these layers alone, such as
-                  landlock,seccomp; docs/layers.md lists what is then known to leak
+                  landlock,seccomp; docs/layers.md lists what is then known to leak.
+                  Repeatable
   --arena DIR     attack in a directory of the user's other than the home directory, to
                   see what the file system there makes of it
   --json FILE     write one JSON object a case to FILE; - is standard output, and the
                   table then goes to standard error
   --strict        count known leaks as leaks
 
-The exit status is the number of leaks, at most 100; 125 when the suite could not
-run or a case is broken.
+The exit status is the number of leaks, at most 100, of several jails that of the
+first; 125 when the suite could not run or a case is broken.
 
   sudo agent-lock adversary --run '^hardlink'
   agent-lock adversary --against 'bwrap --ro-bind / / --bind {} {} --dev /dev --'
@@ -50,12 +54,13 @@ run or a case is broken.
 
 // adversaryFlags are the flags of the verb.
 type adversaryFlags struct {
-	list, strict       bool
-	run, against, json string
-	user               string
-	layers             string
-	arena              string
-	jail               []string // hidden: flags for our own jail
+	list, strict bool
+	run, json    string
+	user         string
+	against      []string
+	layers       layerSets
+	arena        string
+	jail         []string // hidden: flags for our own jail
 }
 
 func parseAdversaryFlags(args []string) (adversaryFlags, error) {
@@ -65,10 +70,13 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	fs.BoolVar(&f.list, "list", false, "")
 	fs.BoolVar(&f.strict, "strict", false, "")
 	fs.StringVar(&f.run, "run", "", "")
-	fs.StringVar(&f.against, "against", "", "")
+	fs.Func("against", "", func(v string) error {
+		f.against = append(f.against, v)
+		return nil
+	})
 	fs.StringVar(&f.json, "json", "", "")
 	fs.StringVar(&f.user, "user", "", "")
-	fs.StringVar(&f.layers, "layers", "", "")
+	fs.Var(&f.layers, "layers", "")
 	fs.StringVar(&f.arena, "arena", "", "")
 	fs.Func("jail-flag", "", func(v string) error {
 		f.jail = append(f.jail, v)
@@ -80,7 +88,7 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	if fs.NArg() > 0 {
 		return f, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	if f.layers != "" && f.against != "" {
+	if len(f.layers) > 0 && len(f.against) > 0 {
 		return f, errors.New("--layers are our own jail's; leave --against out")
 	}
 	return f, nil
@@ -116,7 +124,7 @@ func runAdversary(std stdio, args []string) int {
 	if f.list {
 		return listCases(std, cases)
 	}
-	target, err := chooseJail(f)
+	jails, err := f.jails()
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}
@@ -132,7 +140,7 @@ func runAdversary(std stdio, args []string) int {
 			return std.errorf("adversary: %v", err)
 		}
 	}
-	return attack(std, f, adversary.Options{Jail: target, User: user, Cases: cases})
+	return attack(std, f, jails, adversary.Options{User: user, Cases: cases})
 }
 
 // attacker is whom the attacks are made as.
@@ -150,40 +158,69 @@ func (f adversaryFlags) attacker() (adversary.User, error) {
 	return u, nil
 }
 
-// chooseJail returns the jail that --against names, or our own.
-func chooseJail(f adversaryFlags) (adversary.Jail, error) {
-	if f.against != "" {
-		other, err := adversary.ParseJail(f.against)
-		if err != nil {
-			return other, fmt.Errorf("read --against: %w", err)
-		}
-		return other, nil
+// jails returns the jails that --against and --layers name, or our own.
+func (f adversaryFlags) jails() ([]adversary.Jail, error) {
+	if len(f.against) == 0 && len(f.layers) == 0 {
+		f.against = []string{ownName}
 	}
+	var jails []adversary.Jail
+	add := func(j adversary.Jail, err error) error {
+		if slices.ContainsFunc(jails, func(k adversary.Jail) bool { return k.Name == j.Name }) {
+			err = fmt.Errorf("the name %s is taken; give it another: NAME=CMD", j.Name)
+		}
+		jails = append(jails, j)
+		return err
+	}
+	for _, command := range f.against {
+		var err error
+		if command == ownName {
+			err = add(f.ownJail(""))
+		} else {
+			err = add(adversary.ParseJail(command))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--against %q: %w", command, err)
+		}
+	}
+	for _, list := range f.layers {
+		if err := add(f.ownJail(list)); err != nil {
+			return nil, fmt.Errorf("--layers %s: %w", list, err)
+		}
+	}
+	return jails, nil
+}
+
+// ownName is what --against calls our own jail.
+const ownName = "agent-lock"
+
+// ownJail is our own jail with some layers; "": those that it has by default.
+func (f adversaryFlags) ownJail(list string) (adversary.Jail, error) {
 	if os.Geteuid() != 0 {
 		return adversary.Jail{}, errors.New("our own jail needs root; " +
 			"run it with sudo, or name another jail with --against")
+	}
+	layers, err := jail.ParseLayers(list)
+	if err != nil {
+		return adversary.Jail{}, err
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return adversary.Jail{}, fmt.Errorf("find our own program: %w", err)
 	}
-	argv := append([]string{self, "--denials", "off"}, f.jail...)
+	j := adversary.Jail{Name: ownName, Layer: list, Known: knownLeaks(layers, jail.LandlockABI())}
+	j.Argv = append([]string{self, "--denials", "off"}, f.jail...)
+	if layers.BPF {
+		j.Argv = append(j.Argv, "--log", "{log}")
+	}
 	if f.user != "" {
-		argv = append(argv, "--user", f.user)
+		j.Argv = append(j.Argv, "--user", f.user)
 	}
-	if f.layers == "" {
-		return adversary.Jail{Name: "agent-lock", Argv: append(argv, "{}", "--"),
-			Known: ownKnown}, nil
+	if list != "" {
+		j.Name += " --layers " + list
+		j.Argv = append(j.Argv, "--layers", list)
 	}
-	layers, err := jail.ParseLayers(f.layers)
-	if err != nil {
-		return adversary.Jail{}, fmt.Errorf("--layers %s: %w", f.layers, err)
-	}
-	return adversary.Jail{
-		Name: "agent-lock --layers " + f.layers, Layer: f.layers,
-		Argv:  append(argv, "--layers", f.layers, "{}", "--"),
-		Known: knownLeaks(layers, jail.LandlockABI()),
-	}, nil
+	j.Argv = append(j.Argv, "{}", "--")
+	return j, nil
 }
 
 // noteTight names the cases that are listed as known leaks and did not leak: then the
@@ -197,8 +234,8 @@ func noteTight(std stdio, known map[string]string, results []report.Result) {
 	}
 }
 
-// attack runs the suite and reports; it returns the exit status.
-func attack(std stdio, f adversaryFlags, opt adversary.Options) int {
+// attack runs the suite against each jail and reports; it returns the exit status.
+func attack(std stdio, f adversaryFlags, jails []adversary.Jail, opt adversary.Options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
 		syscall.SIGHUP)
 	defer stop()
@@ -212,26 +249,48 @@ func attack(std stdio, f adversaryFlags, opt adversary.Options) int {
 	}
 	// Each result is written when it is there: whoever reads along has them even
 	// if the machine dies under the next case.
-	written := 0
+	var written int
 	opt.Progress = func(r report.Result) {
 		written++
 		err = errors.Join(err, report.WriteJSON(lines, r))
 	}
-	results, runErr := adversary.Run(ctx, opt)
-	err = errors.Join(err, report.WriteJSON(lines, results[written:]...), closeLines())
-	if err != nil {
-		return std.errorf("adversary: write %s: %v", f.json, err)
-	}
-	if len(results) > 0 {
-		if err := adversary.WriteTable(table, results); err != nil {
-			return std.errorf("adversary: write table: %v", err)
+	status, failed := 0, false
+	for i, j := range jails {
+		opt.Jail, written = j, 0
+		results, runErr := adversary.Run(ctx, opt)
+		err = errors.Join(err, report.WriteJSON(lines, results[written:]...))
+		if len(results) > 0 {
+			err = errors.Join(err, showJail(table, j, len(jails) > 1, results))
+		}
+		s := 0
+		if runErr != nil {
+			s = std.errorf("adversary: %v", runErr)
+		} else {
+			noteTight(std, j.Known, results)
+			s = adversaryStatus(std, results, f.strict)
+		}
+		failed = failed || s == exitUsage
+		if i == 0 {
+			status = s
 		}
 	}
-	if runErr != nil {
-		return std.errorf("adversary: %v", runErr)
+	if err = errors.Join(err, closeLines()); err != nil {
+		return std.errorf("adversary: write results: %v", err)
 	}
-	noteTight(std, opt.Jail.Known, results)
-	return adversaryStatus(std, results, f.strict)
+	if failed {
+		return exitUsage
+	}
+	return status
+}
+
+// showJail prints the results of a jail, under its name if it is one of several.
+func showJail(w io.Writer, j adversary.Jail, several bool, results []report.Result) error {
+	if several {
+		if _, err := fmt.Fprintf(w, "\n== %s\n", j.Name); err != nil {
+			return err
+		}
+	}
+	return adversary.WriteTable(w, results)
 }
 
 // adversaryStatus is the exit status that the results deserve.

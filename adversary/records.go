@@ -1,0 +1,91 @@
+package adversary
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A denialLog is the file, one denial a line, in which a jail says what it refused. The
+// attacker cannot touch it; the score of what is recorded is the jail's, not the judge's.
+type denialLog struct {
+	path string
+	end  int64  // of what has been read
+	part []byte // of a line that is not complete
+}
+
+// logHolder is what stands for the path of the log in a jail's command line.
+const logHolder = "{log}"
+
+func newDenialLog(a *arena, label string) *denialLog {
+	l := &denialLog{path: filepath.Join(a.root, "denials-"+label)}
+	if info, err := os.Stat(l.path); err == nil {
+		l.end = info.Size() // the jail is started again
+	}
+	return l
+}
+
+// until returns the lines that have come since the last call, up to the first that holds
+// the mark. It waits for that one.
+func (l *denialLog) until(mark string, limit time.Duration) ([]string, error) {
+	var lines []string
+	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		more, err := l.read()
+		if err != nil {
+			return lines, fmt.Errorf("read the denial log: %w", err)
+		}
+		for i, line := range more {
+			if bytes.Contains(line, []byte(mark)) {
+				l.unread(more[i+1:])
+				return lines, nil
+			}
+			lines = append(lines, string(line))
+		}
+		if time.Now().After(deadline) {
+			return lines, fmt.Errorf("%s is not in the denial log after %v", mark, limit)
+		}
+	}
+}
+
+// read returns the complete lines that have not been read.
+func (l *denialLog) read() ([][]byte, error) {
+	f, err := os.Open(l.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // nothing has been denied yet
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.NewSectionReader(f, l.end, 1<<40))
+	if err != nil {
+		return nil, err
+	}
+	l.end += int64(len(data))
+	lines := bytes.SplitAfter(append(l.part, data...), []byte("\n"))
+	l.part = lines[len(lines)-1]
+	return lines[:len(lines)-1], nil
+}
+
+// unread puts lines back.
+func (l *denialLog) unread(lines [][]byte) {
+	l.part = append(bytes.Join(lines, nil), l.part...)
+}
+
+// recorded reports whether the jail has recorded a denial since the last call. The
+// attacker makes one more attempt, at a file that is there for that: records come in
+// order, so what is before its own belongs to the case.
+func (s *session) recorded() (bool, error) {
+	if err := s.send(message{Kind: "fence", Target: &Target{Secret: s.fence}}); err != nil {
+		return false, err
+	}
+	if _, _, err := s.receive(replyTimeout); err != nil {
+		return false, err
+	}
+	lines, err := s.log.until(s.fence, replyTimeout)
+	return len(lines) > 0, err
+}
