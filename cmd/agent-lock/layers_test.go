@@ -146,9 +146,9 @@ processes may do is decided by up to three parts of the kernel, each on its own:
 | ~landlock~ | opening, making, removing and moving files; signals | after ~bpf~ |
 | ~seccomp~ | system calls that no program in a jail needs | before both |
 
-~--layers LIST~ chooses; without it a jail has all three, the last two as far as the
-kernel has them (~-v~ says how far). A layer that is named and that the kernel lacks is an
-error: status 125, nothing is started.
+~--layers LIST~ chooses, ~all~ takes the three of them; without it a jail has ~bpf~ and, as far
+as the kernel has it, ~seccomp~ (~-v~ says how far). A layer that is named and that the kernel
+lacks is an error: status 125, nothing is started.
 
 **Beside ~bpf~**, Landlock repeats the policy, so that a mistake in one of them is not a way
 out. It is the coarser one: a rule on a file becomes one on the files of its directory,
