@@ -14,7 +14,8 @@ const plantedSource = "D70 CVE-2026-25725 CVE-2025-59536 CVE-2025-54135 CVE-2025
 
 // planted: what an agent leaves in the project that programs outside run or obey
 // later. That is a leak although it is in the project.
-var planted = slices.Concat(plantedNew, plantedOld, plantedMoved, plantedGit, plantedSecrets)
+var planted = slices.Concat(plantedNew, plantedOld, plantedMoved, plantedGit, plantedRun,
+	plantedSecrets)
 
 // plant is a case about one path in the attempt's directory. It leaks when what is
 // there differs after the attack.

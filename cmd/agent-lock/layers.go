@@ -92,6 +92,10 @@ var ownKnown = map[string]string{
 		"--hardlinks=deny closes it",
 	"planted_env_linked_before": "another name that a denied file had before stays readable; " +
 		"--hardlinks=deny closes it",
+	"planted_run_bare": "git obeys the config of any directory that looks like a repository; " +
+		"safe.bareRepository=explicit closes it",
+	"planted_run_replaced": "a repository below the project can be moved aside and another put " +
+		"in its place; look before you use one that the agent has made",
 }
 
 // knownLeaks are the leaks that a jail with these layers is known for, under a
