@@ -44,6 +44,7 @@ type reply struct {
 	Err    string  `json:"err,omitempty"`
 	Errno  string  `json:"errno,omitempty"`
 	Unmade string  `json:"unmade,omitempty"` // why the decisive call was not reached
+	Lost   bool    `json:"lost,omitempty"`   // its process crashed or hung
 	Skip   string  `json:"skip,omitempty"`   // why the attack cannot be made in this jail
 	Millis float64 `json:"ms"`
 }
@@ -165,7 +166,7 @@ func (s *server) runCase(t *Target) *reply {
 	if err != nil {
 		s.worker.stop()
 		s.worker = nil
-		return &reply{Unmade: fmt.Sprintf("the attack ended without a report: %v", err)}
+		return &reply{Unmade: fmt.Sprintf("the attack ended without a report: %v", err), Lost: true}
 	}
 	return r
 }
@@ -189,7 +190,7 @@ func runFresh(t *Target) *reply {
 	killGroup(cmd) // what it left behind
 	var r reply
 	if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
-		return &reply{Unmade: fmt.Sprintf("the attack ended without a report: %v", err)}
+		return &reply{Unmade: fmt.Sprintf("the attack ended without a report: %v", err), Lost: true}
 	}
 	return &r
 }

@@ -26,8 +26,13 @@ type Options struct {
 	Progress func(report.Result)
 }
 
-// maxStarts bounds how often the jail is started anew after it died.
-const maxStarts = 3
+const (
+	// maxStarts bounds how often a session is started anew after it died.
+	maxStarts = 10
+	// maxTries is how often an attack is made that meets no error and has no effect: it
+	// may have lost a race.
+	maxTries = 3
+)
 
 // runner is the state of one run. The controls run ahead of the jailed attacks,
 // at the same time: the two share nothing but the arena.
@@ -36,8 +41,10 @@ type runner struct {
 	arena  *arena
 	free   *session // unjailed
 	jailed *session
-	starts int
 }
+
+// noJail is what the controls run in: the attacker itself is the command.
+var noJail = Jail{Name: "control", AsUser: true}
 
 // Run attacks the jail with every case and returns one result each, in order.
 // An error means that the suite could not run; the results so far come with it.
@@ -102,7 +109,7 @@ func (r *runner) runControls(ctx context.Context) <-chan finding {
 			if ctx.Err() != nil {
 				return
 			}
-			findings <- r.control(c)
+			findings <- r.control(ctx, c)
 		}
 	}()
 	return findings
@@ -122,29 +129,32 @@ func (r *runner) open(ctx context.Context) error {
 	if r.arena, err = newArena(r.opt.User, r.opt.Program); err != nil {
 		return err
 	}
-	free := Jail{Name: "control", AsUser: true} // the attacker itself is the command
-	if r.free, err = startSession(ctx, r.arena, free, "c", r.opt.Limit); err != nil {
-		return fmt.Errorf("start the control: %w", err)
+	if r.free, err = r.start(ctx, noJail, "c", nil); err != nil {
+		return err
 	}
-	if err := r.check(r.free); err != nil {
-		return fmt.Errorf("the control does not work: %w", err)
-	}
-	return r.startJail(ctx)
+	r.jailed, err = r.start(ctx, r.opt.Jail, "j", nil)
+	return err
 }
 
-func (r *runner) startJail(ctx context.Context) error {
-	r.starts++
-	if r.starts > maxStarts {
-		return fmt.Errorf("the jail died %d times", maxStarts)
+// start starts a session and checks that the attacker can work in it; before is one that
+// has died.
+func (r *runner) start(ctx context.Context, j Jail, label string, before *session) (*session,
+	error) {
+	starts := 1
+	if before != nil {
+		if starts = before.starts + 1; starts > maxStarts {
+			return before, fmt.Errorf("%s died %d times", j.Name, maxStarts)
+		}
 	}
-	var err error
-	if r.jailed, err = startSession(ctx, r.arena, r.opt.Jail, "j", r.opt.Limit); err != nil {
-		return fmt.Errorf("start the jail %s: %w", r.opt.Jail.Name, err)
+	s, err := startSession(ctx, r.arena, j, label, r.opt.Limit)
+	if err != nil {
+		return before, fmt.Errorf("start %s: %w", j.Name, err)
 	}
-	if err := r.check(r.jailed); err != nil {
-		return fmt.Errorf("the jail does not let the attacker work in the project: %w", err)
+	s.starts = starts
+	if err := r.check(s); err != nil {
+		return s, fmt.Errorf("%s does not let the attacker work in the project: %w", j.Name, err)
 	}
-	return nil
+	return s, nil
 }
 
 // check runs the works case, which is not an attack.
@@ -203,6 +213,10 @@ func (r *runner) attempt(c Case, s *session, judge func(*Scene, *reply) error) e
 		return err
 	}
 	if rep.Unmade != "" {
+		if rep.Lost {
+			s.dead = errors.New(rep.Unmade)
+			s.close() // with all that the attack may have left
+		}
 		return errors.New(rep.Unmade)
 	}
 	sc.Loot, sc.refused = rep.Loot, rep.Err != ""
@@ -221,16 +235,22 @@ func (r *runner) run(ctx context.Context, c Case, control finding, res *report.R
 		res.Outcome, res.Detail = control.outcome, control.reason
 		return
 	}
+	var err error
 	if r.jailed.dead != nil {
-		if err := r.startJail(ctx); err != nil {
+		if r.jailed, err = r.start(ctx, r.opt.Jail, "j", r.jailed); err != nil {
 			res.Detail = err.Error()
 			return
 		}
 	}
-	err := r.attempt(c, r.jailed, func(sc *Scene, rep *reply) error {
-		r.verdict(c, sc, rep, res)
-		return nil
-	})
+	for tries := 1; ; tries++ {
+		err = r.attempt(c, r.jailed, func(sc *Scene, rep *reply) error {
+			r.verdict(c, sc, rep, res)
+			return nil
+		})
+		if err != nil || tries == maxTries || res.Outcome != report.Denied || res.Errno != "" {
+			break
+		}
+	}
 	if err == nil && r.jailed.log != nil {
 		err = r.score(res)
 	}
@@ -256,15 +276,18 @@ func (r *runner) score(res *report.Result) error {
 }
 
 // control makes the attack without a jail.
-func (r *runner) control(c Case) finding {
+func (r *runner) control(ctx context.Context, c Case) finding {
 	if reason := r.opt.User.cannot(c); reason != "" {
 		return finding{report.Skipped, reason}
 	}
+	var err error
 	if r.free.dead != nil {
-		return finding{report.Broken, "control: " + r.free.dead.Error()}
+		if r.free, err = r.start(ctx, noJail, "c", r.free); err != nil {
+			return finding{report.Broken, "control: " + err.Error()}
+		}
 	}
 	f := finding{outcome: report.OK}
-	err := r.attempt(c, r.free, func(sc *Scene, rep *reply) error {
+	err = r.attempt(c, r.free, func(sc *Scene, rep *reply) error {
 		switch {
 		case c.Judge(sc) != "":
 		case rep.Err != "":

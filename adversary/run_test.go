@@ -1,6 +1,7 @@
 package adversary
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -177,9 +178,19 @@ var badCases = []Case{
 	badCase("bad_panic", func(*Target) ([]byte, error) { panic("on purpose") }),
 	badCase("bad_exit", func(*Target) ([]byte, error) { os.Exit(0); return nil, nil }),
 	badCase("bad_hang", func(*Target) ([]byte, error) { time.Sleep(time.Hour); return nil, nil }),
+	badCase("bad_forks", func(*Target) ([]byte, error) { return multiply() }),
 	badCase("bad_unready", func(*Target) ([]byte, error) { return nil, need(os.ErrNotExist) }),
 	badCase("bad_claim", func(*Target) ([]byte, error) { return []byte("I did it"), nil }),
 	badCase("bad_good", func(t *Target) ([]byte, error) { return read(t.Secret) }),
+}
+
+// multiplied is an argument of what bad_forks leaves.
+const multiplied = "agent-lock-bad-forks"
+
+// multiply starts processes that start processes, each in a session of its own, and hangs.
+func multiply() ([]byte, error) {
+	script := "for i in 1 2 3 4; do setsid sh -c 'sleep 1000; : " + multiplied + "' & done; wait"
+	return nil, need(exec.Command("sh", "-c", script).Run())
 }
 
 // badCase leaks in the control and goes wrong in the jail.
@@ -213,10 +224,14 @@ func TestBadCases(t *testing.T) {
 		}
 		want := map[string]report.Outcome{
 			"bad_panic": report.Broken, "bad_exit": report.Broken, "bad_hang": report.Broken,
+			"bad_forks":   report.Broken,
 			"bad_unready": report.Broken, "bad_claim": report.Denied, "bad_good": report.Leaked,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("outcomes of bad cases, fresh=%t (-want +got):\n%s", fresh, diff)
+		}
+		if left, err := exec.Command("pgrep", "-fc", multiplied).Output(); err == nil {
+			t.Errorf("%s processes are left of bad_forks", bytes.TrimSpace(left))
 		}
 	}
 }

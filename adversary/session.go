@@ -41,6 +41,8 @@ type session struct {
 	limit    time.Duration // for one attack
 	log      *denialLog    // of the jail; nil: it has none
 	attempts int           // scenes set so far
+	starts   int           // this one and those before it that died
+	mark     string        // in the environment of all that it started
 
 	cmd  *exec.Cmd
 	conn *net.UnixConn
@@ -78,7 +80,8 @@ func startSession(ctx context.Context, a *arena, j Jail, label string, limit tim
 	argv := j.argv(a.project, log.path, a.attacker, attackerVerb, "serve", s.early)
 	s.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	s.cmd.Dir = a.project
-	s.cmd.Env = s.environment(a.user, j)
+	s.mark = "AGENT_LOCK_ADVERSARY=" + canary()
+	s.cmd.Env = append(s.environment(a.user, j), s.mark)
 	s.cmd.WaitDelay = time.Second
 	ours, theirs, err := controlSocket()
 	if err != nil {
@@ -319,8 +322,9 @@ func senderOf(oob []byte) int {
 	return int(cred.Pid)
 }
 
-// close ends the jail and waits for it.
+// close ends the jail and all that it started, and waits for it.
 func (s *session) close() {
+	defer s.sweep()
 	_ = s.send(message{Kind: "quit"})
 	s.conn.Close()
 	if s.victim != nil {
@@ -332,5 +336,27 @@ func (s *session) close() {
 	case <-time.After(2 * time.Second):
 		_ = unix.Kill(-s.cmd.Process.Pid, unix.SIGKILL)
 		<-s.gone
+	}
+}
+
+// sweep kills what the attacker has left behind: a jail without a pid namespace does not,
+// and the control has none. Whatever multiplies meanwhile is looked for again.
+func (s *session) sweep() {
+	for range 50 {
+		found := 0
+		paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, path := range paths {
+			env, err := os.ReadFile(path)
+			if err != nil || !bytes.Contains(env, []byte(s.mark)) {
+				continue
+			}
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err == nil && unix.Kill(pid, unix.SIGKILL) == nil {
+				found++
+			}
+		}
+		if found == 0 {
+			return
+		}
 	}
 }
