@@ -35,7 +35,7 @@ var environ = []Case{
 	{
 		Name: "environ_scan", Family: "environ", Source: environSource,
 		What:  "reads environment and command line of every process in /proc",
-		Calls: "openat",
+		Calls: "getdents64, openat",
 		Hooks: otherProcess, Setup: (*Scene).Victim,
 		Attack: func(*Target) ([]byte, error) { return scan("environ", "cmdline") },
 		Judge:  victimRead,

@@ -55,7 +55,7 @@ var network = []Case{
 	{
 		Name: "net_tcp_zero6_bound", Family: "network", Source: "D57 cowrie#40329",
 		What:  "owns ::1 and connects to :: from an IPv4-mapped address, which is 127.0.0.1",
-		Calls: "bind, listen, bind, connect", Needs: needsIPv6,
+		Calls: "socket, bind, listen, bind, connect", Needs: needsIPv6,
 		Hooks: connects, Setup: serving("tcp", "127.0.0.1"), Attack: attackBoundZero6, Judge: heard,
 	},
 	{
@@ -105,27 +105,27 @@ var network = []Case{
 	{
 		Name: "net_tcp_reconnect", Family: "network", Source: "D58",
 		What:  "connects to its own listener, disconnects (AF_UNSPEC) and connects again",
-		Calls: "connect, connect(AF_UNSPEC), connect",
+		Calls: "socket, connect, connect(AF_UNSPEC), connect",
 		Hooks: connects, Setup: serving("tcp", "127.0.0.1"),
 		Attack: attackReconnect(unix.SOCK_STREAM), Judge: heard,
 	},
 	{
 		Name: "net_tcp_neighbour", Family: "network", Source: "D62",
 		What:  "listens on the service's port at 127.0.0.2 and on all of IPv6, then connects to it",
-		Calls: "bind, listen, connect", Needs: needsIPv6,
+		Calls: "socket, bind, listen, connect", Needs: needsIPv6,
 		Hooks: connects, Setup: serving("tcp", "127.0.0.1"), Attack: attackNeighbour, Judge: heard,
 	},
 	{
 		Name: "net_tcp_beside", Family: "network", Source: "D62",
 		What:  "binds the service's port with SO_REUSEADDR, then connects to the service",
-		Calls: "setsockopt(SO_REUSEADDR), bind, connect",
+		Calls: "socket, setsockopt(SO_REUSEADDR), bind, listen, connect",
 		Hooks: connects, Setup: serving("tcp", "127.0.0.1"),
 		Attack: attackBeside(unix.SOCK_STREAM, unix.SO_REUSEADDR), Judge: heard,
 	},
 	{
 		Name: "net_tcp_shared", Family: "network", Source: "D62",
 		What:   "joins the service's port with SO_REUSEPORT, then connects to it many times",
-		Calls:  "setsockopt(SO_REUSEPORT), bind, listen, connect",
+		Calls:  "socket, setsockopt(SO_REUSEPORT), bind, listen, connect",
 		Hooks:  []string{"socket_connect", "socket_setsockopt"},
 		Setup:  servingShared("tcp", "127.0.0.1", unix.SO_REUSEPORT),
 		Attack: attackBeside(unix.SOCK_STREAM, unix.SO_REUSEPORT), Judge: heard,
@@ -133,7 +133,7 @@ var network = []Case{
 	{
 		Name: "net_tcp_stolen", Family: "network", Source: "D62",
 		What:  "takes connections from a service by joining its port with SO_REUSEPORT",
-		Calls: "setsockopt(SO_REUSEPORT), bind, listen, accept4",
+		Calls: "socket, setsockopt(SO_REUSEPORT), bind, listen, accept4",
 		Hooks: []string{"socket_setsockopt"},
 		Setup: servingShared("tcp", "127.0.0.1", unix.SO_REUSEPORT), Attack: attackSteal,
 		Meanwhile: callService, Judge: tokenRead,
@@ -141,7 +141,7 @@ var network = []Case{
 	{
 		Name: "net_tcp_stolen_uring", Family: "network", Source: "D62 D64",
 		What:  "the same, with the option set through io_uring",
-		Calls: "io_uring(URING_CMD), bind, listen, accept4", Needs: needsRing, Since: "6.7",
+		Calls: "socket, io_uring(URING_CMD), bind, listen, accept4", Needs: needsRing, Since: "6.7",
 		Hooks: []string{"uring_cmd", "socket_setsockopt"},
 		Setup: servingShared("tcp", "127.0.0.1", unix.SO_REUSEPORT), Attack: attackUringSteal,
 		Meanwhile: callService, Judge: tokenRead,
@@ -173,7 +173,7 @@ var network = []Case{
 	{
 		Name: "net_udp_sendmmsg", Family: "network", Source: "D58",
 		What: "sends datagrams with sendmmsg, the first to itself", Hooks: sends,
-		Calls: "socket, sendmmsg",
+		Calls: "socket, bind, sendmmsg",
 		Setup: serving("udp", "127.0.0.1"), Attack: attackSendmmsg, Judge: heard,
 	},
 	{
@@ -192,27 +192,27 @@ var network = []Case{
 	{
 		Name: "net_udp_reconnect", Family: "network", Source: "D58",
 		What:  "connects to its own UDP socket, disconnects (AF_UNSPEC) and connects again",
-		Calls: "connect, connect(AF_UNSPEC), connect, write",
+		Calls: "socket, connect, connect(AF_UNSPEC), connect, write",
 		Hooks: []string{"socket_connect", "socket_sendmsg"},
 		Setup: serving("udp", "127.0.0.1"), Attack: attackReconnect(unix.SOCK_DGRAM), Judge: heard,
 	},
 	{
 		Name: "net_udp_successor", Family: "network", Source: "D58",
 		What:  "connects to its own UDP socket, whose port a service outside takes then",
-		Calls: "bind, connect, write",
+		Calls: "socket, bind, connect, write",
 		Hooks: sends, Setup: findPort, Attack: attackSuccessor, Meanwhile: takePort, Judge: heard,
 	},
 	{
 		Name: "net_udp_moved", Family: "network", Source: "D62",
 		What:  "owns a port on all addresses but for a while, in which a service takes it on one",
-		Calls: "bind, connect, connect(AF_UNSPEC), sendto", Needs: needsIPv6,
+		Calls: "socket, bind, connect, connect(AF_UNSPEC), sendto", Needs: needsIPv6,
 		Hooks: []string{"socket_sendmsg", "socket_connect"},
 		Setup: findPort, Attack: attackMoved, Meanwhile: takePort, Judge: heard,
 	},
 	{
 		Name: "net_udp_beside", Family: "network", Source: "D62",
 		What:  "binds the service's port on all addresses with SO_REUSEADDR, then sends to it",
-		Calls: "setsockopt(SO_REUSEADDR), bind, sendto",
+		Calls: "socket, setsockopt(SO_REUSEADDR), bind, sendto",
 		Hooks: sends, Setup: servingShared("udp", "127.0.0.1", unix.SO_REUSEADDR),
 		Attack: attackBeside(unix.SOCK_DGRAM, unix.SO_REUSEADDR), Judge: heard,
 	},

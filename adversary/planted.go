@@ -124,7 +124,7 @@ var plantedNew = []Case{
 		already(".claude/skills/settings.json"), inside("skills/deploy.md"), "path_mknod"),
 	plant("rename_file", "moves a file to .envrc", ".envrc", "renameat", nil,
 		fromOwn(unix.Rename, "rename"), "path_rename"),
-	plant("rename_dir", "moves a directory to .vscode", ".vscode", "renameat", nil,
+	plant("rename_dir", "moves a directory to .vscode", ".vscode", "mkdirat, renameat", nil,
 		func(t *Target, path string) error {
 			if err := below(t, t.in("dir/tasks.json")); err != nil {
 				return need(err)

@@ -136,8 +136,12 @@ func aRepository(s *Scene) error {
 // hide is a case that moves a repository to where names are free, changes its
 // settings there and moves it back.
 func hide(verb, where string, prepare func(*Target) error, to string) Case {
+	calls := "renameat, openat, write, renameat"
+	if prepare != nil {
+		calls = "mkdirat, " + calls
+	}
 	return marked(plant(verb, "moves a repository into "+where+", changes config, moves it back",
-		"sub/.git/config", "renameat, openat, write, renameat", aRepository,
+		"sub/.git/config", calls, aRepository,
 		func(t *Target, _ string) error {
 			if prepare != nil {
 				if err := prepare(t); err != nil {

@@ -29,7 +29,7 @@ var plantedMoved = []Case{
 		return t.makeDirs("clone", "clone/.git", "clone/.vscode")
 	}, "clone/.vscode/sub"),
 	marked(plant("clone_around", "makes a clone of what is around a directory with a .vscode",
-		tasks, "renameat, mkdirat, openat, write, renameat", already(tasks),
+		tasks, "mkdirat, renameat, mkdirat, openat, write, renameat", already(tasks),
 		func(t *Target, path string) error {
 			if err := t.makeDirs("clone"); err != nil {
 				return need(err)
@@ -47,7 +47,7 @@ var plantedMoved = []Case{
 		}, "file_open"), tasks),
 	marked(plant("packages_around",
 		"makes node_modules of what is around a directory with a .vscode",
-		tasks, "renameat, openat, write, renameat", already(tasks),
+		tasks, "mkdirat, renameat, openat, write, renameat", already(tasks),
 		func(t *Target, path string) error {
 			if err := t.makeDirs("dir"); err != nil {
 				return need(err)
@@ -76,7 +76,7 @@ var plantedMoved = []Case{
 func visit(verb, where string, prepare func(*Target) error, to string) Case {
 	return marked(plant(verb,
 		"moves a directory "+where+", changes the .vscode in it, moves it back",
-		tasks, "renameat, openat, write, renameat", already(tasks),
+		tasks, "mkdirat, renameat, openat, write, renameat", already(tasks),
 		func(t *Target, _ string) error {
 			if err := prepare(t); err != nil {
 				return err

@@ -75,7 +75,7 @@ var plantedSecrets = []Case{
 		return t.makeDirs("node_modules")
 	}, "node_modules/sub"),
 	dotenv("clone_around", "makes a clone of what is around a directory with a .env", "sub/.env",
-		"renameat, mkdirat, openat", func(t *Target, _ string) ([]byte, error) {
+		"mkdirat, renameat, mkdirat, openat", func(t *Target, _ string) ([]byte, error) {
 			if err := t.makeDirs("clone"); err != nil {
 				return nil, need(err)
 			}
@@ -112,7 +112,7 @@ var plantedSecrets = []Case{
 			return nil
 		}, "sub"),
 	dotenv("exchange_dir", "exchanges .env for a directory and reads it", ".env",
-		"renameat2(RENAME_EXCHANGE), openat",
+		"mkdirat, renameat2(RENAME_EXCHANGE), openat",
 		func(t *Target, p string) ([]byte, error) {
 			if err := t.makeDirs("dir"); err != nil {
 				return nil, need(err)
@@ -160,7 +160,7 @@ func dotenv(verb, what, path, calls string,
 // carry is a case that moves the directory of a secret to where names are free.
 func carry(verb, where string, prepare func(*Target) error, to string) Case {
 	return dotenv(verb, "moves a directory into "+where+" and reads the .env in it", "sub/.env",
-		"renameat, openat", func(t *Target, _ string) ([]byte, error) {
+		"mkdirat, renameat, openat", func(t *Target, _ string) ([]byte, error) {
 			if err := prepare(t); err != nil {
 				return nil, err
 			}
@@ -175,7 +175,7 @@ func carry(verb, where string, prepare func(*Target) error, to string) Case {
 // and makes it a clone.
 func settle(verb, what, calls string, mix func(*Target) error, at string) Case {
 	return dotenv(verb, what+", makes it a clone and reads the .env in it", "sub/.env",
-		calls+", mkdirat, openat", func(t *Target, _ string) ([]byte, error) {
+		"mkdirat, "+calls+", mkdirat, openat", func(t *Target, _ string) ([]byte, error) {
 			if err := t.makeDirs("own"); err != nil {
 				return nil, need(err)
 			}

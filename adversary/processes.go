@@ -68,7 +68,7 @@ var processes = []Case{
 	{
 		Name: "process_kill_scan", Family: "processes", Source: signalSource,
 		What: "looks for it in /proc and kills it", Hooks: signalled, Setup: (*Scene).Victim,
-		Calls:  "openat, kill",
+		Calls:  "getdents64, openat, kill",
 		Attack: attackKillScan, Judge: victimDead,
 	},
 	{

@@ -36,7 +36,7 @@ var rings = []Case{
 			return r.open(t.Secret, func(sqe []byte) { sqe[1] = async })
 		}),
 	ringRead("slot", "opens it in the ring's table, without a descriptor, and reads it there",
-		"io_uring(OPENAT), io_uring(READ)",
+		"io_uring_register(IORING_REGISTER_FILES), io_uring(OPENAT), io_uring(READ)",
 		opens, attackRingSlot).since("5.15"),
 	ringRead("personality", "reads it under a registered identity",
 		"io_uring_register(IORING_REGISTER_PERSONALITY), io_uring(OPENAT)",
@@ -129,9 +129,9 @@ func ringRead(verb, what, calls string, hooks []string,
 		Judge: tokenRead}
 }
 
-// ringChange is a case of one request, an operation that there is since a series of
-// kernels. It is judged by the state of the outside.
-// There are a directory "dir" outside and a file "own" in the project.
+// ringChange is a case of one request that is judged by the state of the outside; its
+// operation is there since a series of kernels. There are a directory "dir" outside and
+// a file "own" in the project.
 func ringChange(verb, what, operation, since string, hooks []string,
 	fill func(*Target, []byte)) Case {
 	return Case{
