@@ -18,6 +18,17 @@ type Case struct {
 	Source string
 	// What says in a few words what the attacker does.
 	What string
+	// Calls are the system calls that matter, in order, by their names on x86-64:
+	// "open_tree, move_mount". A command or a flag of weight is in parentheses, as in
+	// "fcntl(F_SETLEASE)"; io_uring(OPENAT) is an operation of a ring, open (32-bit)
+	// a call by int 0x80.
+	Calls string
+	// Needs is what the attack takes besides an ordinary user on x86-64 or arm64 with
+	// both directories on one file system, and what Root and Guest say. Empty: nothing.
+	Needs string
+	// Since is the series of kernels, such as "6.6", that first lets an ordinary user
+	// make the calls (root if Root is set), where it is later than 5.10.
+	Since string
 	// Hooks are the LSM hooks of which any one is expected to stop the attack, and
 	// pid_namespace where a jail that has one of its own stops it as well.
 	// They inform a mutation test and the documentation; no verdict uses them.
@@ -37,10 +48,36 @@ type Case struct {
 	// Meanwhile runs outside, as the user, when Attack calls [Target.Sync]; pid
 	// is the process that called it, as seen from outside.
 	Meanwhile func(s *Scene, pid int) error
-	// Judge looks, outside, for proof that the attack succeeded and returns it
-	// in words, or "" when there is none.
-	Judge func(*Scene) string
+	// Judge looks, outside, for proof that the attack succeeded.
+	Judge Judge
 }
+
+// needing adds to what a case needs.
+func (c Case) needing(what string) Case {
+	if c.Needs != "" {
+		what = c.Needs + ", " + what
+	}
+	c.Needs = what
+	return c
+}
+
+// since says which series of kernels made a case possible.
+func (c Case) since(series string) Case {
+	c.Since = series
+	return c
+}
+
+// What several cases need.
+const (
+	needsACL       = "a file system with ACLs"
+	needsExchange  = "a file system with RENAME_EXCHANGE"
+	needsRing      = "CONFIG_IO_URING"
+	needsScope     = "no Yama, or kernel.yama.ptrace_scope 0"
+	needsTerminal  = "a pseudoterminal"
+	needsTmpfile   = "a file system with O_TMPFILE"
+	needsUserXattr = "a file system with user attributes"
+	needsX86       = "x86-64"
+)
 
 // A Target is what an attacker is told: where things are, never what they hold.
 type Target struct {

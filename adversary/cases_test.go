@@ -34,11 +34,72 @@ func TestCasesAreComplete(t *testing.T) {
 			t.Errorf("case %q: the name is taken", c.Name)
 		}
 		seen[c.Name] = true
-		if c.Family == "" || c.What == "" || c.Attack == nil || c.Judge == nil {
+		if c.Family == "" || c.What == "" || c.Attack == nil || c.Judge.find == nil {
 			t.Errorf("case %q lacks a family, a description, an attack or a judge", c.Name)
 		}
 		if !source.MatchString(c.Source) {
 			t.Errorf("case %q: source %q is no row of the catalogue", c.Name, c.Source)
+		}
+	}
+}
+
+var (
+	// One system call, with what its name alone leaves open.
+	systemCall = regexp.MustCompile(`^[a-z][a-z0-9_]*(\([A-Z][A-Z0-9_]*\))?( \(32-bit\))?$`)
+	series     = regexp.MustCompile(`^(5\.1[1-9]|[6-9]\.\d+)$`) // after 5.10
+)
+
+// gaps returns what is missing or wrong in what a case says about itself.
+func gaps(c Case) []string {
+	var found []string
+	for name := range strings.SplitSeq(c.Calls, ", ") {
+		if !systemCall.MatchString(name) {
+			found = append(found, fmt.Sprintf("calls %q: %q is no system call", c.Calls, name))
+		}
+	}
+	if c.Judge.Proof == "" {
+		found = append(found, "no proof")
+	}
+	if c.Since != "" && !series.MatchString(c.Since) {
+		found = append(found, fmt.Sprintf("since %q: no series after 5.10", c.Since))
+	}
+	// A newline or a bar would end a cell of the table.
+	for _, text := range []string{c.What, c.Needs, c.Judge.Proof} {
+		if strings.TrimSpace(text) != text || strings.ContainsAny(text, "|\n") {
+			found = append(found, fmt.Sprintf("a text for a table: %q", text))
+		}
+	}
+	return found
+}
+
+func TestCasesHaveNoGaps(t *testing.T) {
+	for _, c := range Cases() {
+		for _, gap := range gaps(c) {
+			t.Errorf("case %q: %s", c.Name, gap)
+		}
+	}
+}
+
+func TestGaps(t *testing.T) {
+	proof := Judge{Proof: "a file is gone"}
+	tests := []struct {
+		c    Case
+		want int
+	}{
+		{Case{Calls: "open_tree, move_mount", Judge: proof}, 0},
+		{Case{Calls: "io_uring(OPENAT), ioctl(TIOCSTI) (32-bit)", Since: "5.15", Judge: proof}, 0},
+		{Case{Judge: proof}, 1},
+		{Case{Calls: "openat2"}, 1},
+		{Case{Calls: "openat,read", Judge: proof}, 1},
+		{Case{Calls: "then it reads", Judge: proof}, 1},
+		{Case{Calls: "openat2", Since: "5.6", Judge: proof}, 1},
+		{Case{Calls: "openat2", Since: "v6.6", Judge: proof}, 1},
+		{Case{Calls: "openat2", Needs: "a | b", Judge: proof}, 1},
+		{Case{Since: "later", Needs: "\n"}, 4},
+	}
+	for _, tt := range tests {
+		if got := gaps(tt.c); len(got) != tt.want {
+			t.Errorf("gaps(%+v) = %q, want %d", tt.c, got, tt.want)
 		}
 	}
 }
@@ -136,9 +197,10 @@ what would touch the whole machine is made in guests of ~vmtest~ only and skippe
 ## Adding a case
 
 A case is one struct in the file of its family in ~adversary/~. It has a name, the report
-it comes from, an attack (inside), a judge (outside) and, if the canary file is not
-enough, a setup (outside). Then run ~go test ./adversary -update~ and
-~agent-lock adversary --against env --run NAME~: it has to leak.
+it comes from, the system calls that matter, an attack (inside), a judge (outside) with
+what counts as proof and, if the canary file is not enough, a setup (outside). Then run
+~go test ./adversary -update~ and ~agent-lock adversary --against env --run NAME~: it has
+to leak.
 
 An attack that changes its process for good says ~Fresh: true~ and gets a process of its
 own. One that needs the runner to act in mid-attack calls ~Sync~ and has a ~Meanwhile~.
@@ -146,9 +208,16 @@ One that only root can make says ~Root: true~, and ~Guest: true~ if it changes t
 
 ## Cases
 
-Sources are rows of the attack catalogue (D01 to D74) and the public reports behind them.
-Hooks are those of which any one is expected to stop the attack; none means that the way
-the jail starts its command has to. That a name exists outside is not counted as a leak.
+*Calls* are the system calls that matter, in order, by their names on x86-64: the read
+after an open goes without saying. ~io_uring(OPENAT)~ is an operation of a ring.
+*Needs* is what the attack takes besides an ordinary user on x86-64 or arm64 with both
+directories on one file system; a kernel is the first series in which that user can make
+the calls, if it is later than 5.10. A descriptor can be passed to the attacker, and the
+runner can act in mid-attack, only if the jail hands its standard input on.
+*Proof* is what is looked at outside. A canary is a fresh one for each attempt.
+*Hooks* are those of which any one is expected to stop the attack; none means that the way
+the jail starts its command has to. *Sources* are rows of the attack catalogue (D01 to
+D74) and the public reports behind them. That a name exists outside counts as no leak.
 `
 
 // describeCases is the text of the document.
@@ -160,10 +229,29 @@ func describeCases() string {
 		if c.Family != family {
 			family = c.Family
 			fmt.Fprintf(&b, "\n### %s\n\n", family)
-			b.WriteString("| case | the attacker | source | hooks |\n|---|---|---|---|\n")
+			b.WriteString("| case | the attacker | calls | needs | proof | hooks | source |\n" +
+				"|---|---|---|---|---|---|---|\n")
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Name, c.What, c.Source,
-			strings.Join(c.Hooks, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c.Name, c.What, c.Calls,
+			preconditions(c), c.Judge.Proof, strings.Join(c.Hooks, ", "), c.Source)
 	}
 	return b.String()
+}
+
+// preconditions is all that a case needs.
+func preconditions(c Case) string {
+	var all []string
+	if c.Root {
+		all = append(all, "root")
+	}
+	if c.Guest {
+		all = append(all, "a guest of vmtest")
+	}
+	if c.Needs != "" {
+		all = append(all, c.Needs)
+	}
+	if c.Since != "" {
+		all = append(all, "Linux "+c.Since)
+	}
+	return strings.Join(all, "; ")
 }

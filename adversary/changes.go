@@ -18,54 +18,61 @@ const (
 
 // changes: what can be done to the outside without opening a file.
 var changes = []Case{
-	change("unlink", changeSource, "deletes a file", "path_unlink", nil, func(t *Target) error {
-		return call("unlink", unix.Unlink(t.Secret))
-	}),
-	change("unlink_io_uring", "D64", "deletes a file by io_uring", "path_unlink", nil,
+	change("unlink", changeSource, "deletes a file", "unlinkat", "path_unlink", nil,
 		func(t *Target) error {
+			return call("unlink", unix.Unlink(t.Secret))
+		}),
+	change("unlink_io_uring", "D64", "deletes a file by io_uring", "io_uring(UNLINKAT)",
+		"path_unlink", nil, func(t *Target) error {
 			_, err := uring(uringUnlinkat, t.Secret, 0)
 			return err
+		}).needing(needsRing).since("5.11"),
+	change("rmdir", changeSource, "removes a directory", "unlinkat(AT_REMOVEDIR)", "path_rmdir",
+		plantDir, func(t *Target) error { return call("rmdir", unix.Rmdir(t.out("dir"))) }),
+	change("mkdir", changeSource, "makes a directory", "mkdirat", "path_mkdir", nil,
+		func(t *Target) error {
+			return call("mkdir", unix.Mkdir(t.out("new"), 0o700))
 		}),
-	change("rmdir", changeSource, "removes a directory", "path_rmdir", plantDir,
-		func(t *Target) error { return call("rmdir", unix.Rmdir(t.out("dir"))) }),
-	change("mkdir", changeSource, "makes a directory", "path_mkdir", nil, func(t *Target) error {
-		return call("mkdir", unix.Mkdir(t.out("new"), 0o700))
-	}),
-	change("mknod_fifo", changeSource, "makes a fifo", "path_mknod", nil, func(t *Target) error {
-		return call("mknod", unix.Mknod(t.out("new"), unix.S_IFIFO|0o600, 0))
-	}),
-	change("mknod_file", changeSource, "makes a file by mknod", "path_mknod", nil,
+	change("mknod_fifo", changeSource, "makes a fifo", "mknodat", "path_mknod", nil,
+		func(t *Target) error {
+			return call("mknod", unix.Mknod(t.out("new"), unix.S_IFIFO|0o600, 0))
+		}),
+	change("mknod_file", changeSource, "makes a file by mknod", "mknodat", "path_mknod", nil,
 		func(t *Target) error {
 			return call("mknod", unix.Mknod(t.out("new"), unix.S_IFREG|0o600, 0))
 		}),
-	change("bind", "D30 landstrip", "makes a socket by bind", "path_mknod", nil, attackBind),
-	change("symlink", changeSource, "makes a symbolic link", "path_symlink", nil,
+	change("bind", "D30 landstrip", "makes a socket by bind", "socket, bind", "path_mknod", nil,
+		attackBind),
+	change("symlink", changeSource, "makes a symbolic link", "symlinkat", "path_symlink", nil,
 		func(t *Target) error { return call("symlink", unix.Symlink("x", t.out("new"))) }),
-	change("rename_out_to_in", renameSource, "moves an outside file into the project",
+	change("rename_out_to_in", renameSource, "moves an outside file into the project", "renameat",
 		"path_rename", nil, func(t *Target) error {
 			return call("rename", unix.Rename(t.Secret, t.in("stolen")))
 		}),
-	change("rename_in_to_out", renameSource, "moves a file of the project outside",
+	change("rename_in_to_out", renameSource, "moves a file of the project outside", "renameat2",
 		"path_rename", nil, func(t *Target) error {
 			return attackRename(t, t.out("new"), 0)
 		}),
 	change("rename_onto", renameSource, "moves a file of the project over an outside one",
-		"path_rename", nil, func(t *Target) error { return attackRename(t, t.Secret, 0) }),
-	change("rename_exchange", renameSource, "exchanges a file of the project for an outside one",
-		"path_rename", nil, func(t *Target) error {
-			return attackRename(t, t.Secret, unix.RENAME_EXCHANGE)
+		"renameat2", "path_rename", nil, func(t *Target) error {
+			return attackRename(t, t.Secret, 0)
 		}),
-	change("rename_outside", renameSource, "renames an outside file in its directory",
+	change("rename_exchange", renameSource, "exchanges a file of the project for an outside one",
+		"renameat2(RENAME_EXCHANGE)", "path_rename", nil, func(t *Target) error {
+			return attackRename(t, t.Secret, unix.RENAME_EXCHANGE)
+		}).needing(needsExchange),
+	change("rename_outside", renameSource, "renames an outside file in its directory", "renameat",
 		"path_rename", nil, func(t *Target) error {
 			return call("rename", unix.Rename(t.Secret, t.out("moved")))
 		}),
-	change("rename_dir_in", renameSource, "moves an outside directory into the project",
+	change("rename_dir_in", renameSource, "moves an outside directory into the project", "renameat",
 		"path_rename", plantDir, func(t *Target) error {
 			return call("rename", unix.Rename(t.out("dir"), t.in("dir")))
 		}),
 	{
 		Name: "change_rename_old", Family: "changes", Source: renameSource,
 		What:  "renames an outside directory that was there before the jail",
+		Calls: "renameat",
 		Hooks: []string{"path_rename"},
 		Setup: func(s *Scene) error {
 			from, to := s.arena.oldDir(), s.Out("moved")
@@ -76,19 +83,21 @@ var changes = []Case{
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, call("rename", unix.Rename(t.Args["dir"], t.out("moved")))
 		},
-		Judge: func(s *Scene) string {
+		Judge: Judge{"the directory has lost its name", func(s *Scene) string {
 			if _, err := os.Lstat(s.arena.oldDir()); err != nil {
 				return "the directory has lost its name"
 			}
 			return ""
-		},
+		}},
 	},
-	change("truncate", "D28", "truncates a file by name", "path_truncate", nil,
+	change("truncate", "D28", "truncates a file by name", "truncate", "path_truncate", nil,
 		func(t *Target) error { return call("truncate", unix.Truncate(t.Secret, 0)) }),
-	change("chmod", attrSource, "changes a mode", "path_chmod", nil, func(t *Target) error {
-		return call("chmod", unix.Chmod(t.Secret, 0o777))
-	}),
-	change("chmod_proc_fd", "D19", "changes a mode through /proc/self/fd", "path_chmod", nil,
+	change("chmod", attrSource, "changes a mode", "fchmodat", "path_chmod", nil,
+		func(t *Target) error {
+			return call("chmod", unix.Chmod(t.Secret, 0o777))
+		}),
+	change("chmod_proc_fd", "D19", "changes a mode through /proc/self/fd",
+		"openat(O_PATH), fchmodat", "path_chmod", nil,
 		func(t *Target) error {
 			fd, err := openPath(t.Secret)
 			if err != nil {
@@ -96,7 +105,7 @@ var changes = []Case{
 			}
 			return call("chmod", unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o777))
 		}),
-	change("fchmodat2", attrSource, "changes a mode by fchmodat2", "path_chmod", nil,
+	change("fchmodat2", attrSource, "changes a mode by fchmodat2", "fchmodat2", "path_chmod", nil,
 		func(t *Target) error {
 			_, _, errno := unix.Syscall6(unix.SYS_FCHMODAT2, atFDCWD,
 				cstring(t.Secret), 0o777, unix.AT_SYMLINK_NOFOLLOW, 0, 0)
@@ -104,33 +113,34 @@ var changes = []Case{
 				return call("fchmodat2", errno)
 			}
 			return nil
-		}),
-	change("chown", attrSource, "changes the owner (to the same)", "path_chown", waitTick,
-		func(t *Target) error {
+		}).since("6.6"),
+	change("chown", attrSource, "changes the owner (to the same)", "fchownat", "path_chown",
+		waitTick, func(t *Target) error {
 			return call("chown", unix.Chown(t.Secret, os.Getuid(), os.Getgid()))
 		}),
-	change("lchown", attrSource, "changes the owner (to the same) of a symbolic link",
+	change("lchown", attrSource, "changes the owner (to the same) of a symbolic link", "lchown",
 		"path_chown", plantLink, func(t *Target) error {
 			return call("lchown", unix.Lchown(t.out("link"), os.Getuid(), os.Getgid()))
 		}),
-	change("utimes", attrSource, "sets the times", "inode_setattr", nil, func(t *Target) error {
-		return call("utimensat", unix.UtimesNanoAt(unix.AT_FDCWD, t.Secret, longAgo, 0))
-	}),
-	change("setxattr", attrSource, "sets an extended attribute", "inode_setxattr", nil,
+	change("utimes", attrSource, "sets the times", "utimensat", "inode_setattr", nil,
+		func(t *Target) error {
+			return call("utimensat", unix.UtimesNanoAt(unix.AT_FDCWD, t.Secret, longAgo, 0))
+		}),
+	change("setxattr", attrSource, "sets an extended attribute", "setxattr", "inode_setxattr", nil,
 		func(t *Target) error {
 			return call("setxattr", unix.Setxattr(t.Secret, "user.attacker", []byte(mark), 0))
 		}),
-	change("removexattr", attrSource, "removes an extended attribute", "inode_removexattr",
-		func(s *Scene) error {
+	change("removexattr", attrSource, "removes an extended attribute", "removexattr",
+		"inode_removexattr", func(s *Scene) error {
 			return call("setxattr", unix.Setxattr(s.Target.Secret, "user.kept", []byte("x"), 0))
 		}, func(t *Target) error {
 			return call("removexattr", unix.Removexattr(t.Secret, "user.kept"))
 		}),
-	change("acl_set", attrSource, "gives somebody else access by an ACL",
+	change("acl_set", attrSource, "gives somebody else access by an ACL", "setxattr",
 		"inode_set_acl", nil, func(t *Target) error {
 			return call("setxattr", unix.Setxattr(t.Secret, aclName, someACL(), 0))
 		}),
-	change("acl_remove", attrSource, "removes an ACL", "inode_remove_acl",
+	change("acl_remove", attrSource, "removes an ACL", "removexattr", "inode_remove_acl",
 		func(s *Scene) error {
 			return call("setxattr", unix.Setxattr(s.Target.Secret, aclName, someACL(), 0))
 		}, func(t *Target) error {
@@ -140,14 +150,16 @@ var changes = []Case{
 
 // change is a case that is judged by the state of the outside. The ACL hooks
 // are younger than the attribute ones (6.2), which stand in for them before.
-func change(verb, source, what, hook string, setup func(*Scene) error,
+func change(verb, source, what, calls, hook string, setup func(*Scene) error,
 	attack func(*Target) error) Case {
-	hooks := []string{hook}
+	hooks, needs := []string{hook}, ""
 	switch hook {
+	case "inode_setxattr", "inode_removexattr":
+		needs = needsUserXattr
 	case "inode_set_acl":
-		hooks = append(hooks, "inode_setxattr")
+		hooks, needs = append(hooks, "inode_setxattr"), needsACL
 	case "inode_remove_acl":
-		hooks = append(hooks, "inode_removexattr")
+		hooks, needs = append(hooks, "inode_removexattr"), needsACL
 	case "path_chmod", "path_chown", "path_truncate":
 		hooks = append(hooks, "inode_setattr")
 	}
@@ -156,7 +168,7 @@ func change(verb, source, what, hook string, setup func(*Scene) error,
 	}
 	return Case{
 		Name: "change_" + verb, Family: "changes", Source: source, What: what,
-		Hooks: hooks, Setup: setup, Judge: changed,
+		Calls: calls, Needs: needs, Hooks: hooks, Setup: setup, Judge: changed,
 		Attack: func(t *Target) ([]byte, error) { return nil, attack(t) },
 	}
 }

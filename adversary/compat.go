@@ -20,12 +20,15 @@ const (
 	socketcallI386 = 102
 )
 
+const needsCompat = "x86-64, CONFIG_IA32_EMULATION"
+
 // compat: the same by 32-bit system calls, which have other numbers and partly
 // other ways into the kernel.
 var compat = []Case{
 	{
 		Name: "compat_open", Family: "compat", Source: "D06", Fresh: true, Hooks: opens,
-		What: "reads an outside file that a 32-bit system call opens",
+		What:  "reads an outside file that a 32-bit system call opens",
+		Calls: "open (32-bit)", Needs: needsCompat,
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := names32(openI386, unix.O_RDONLY, t.Secret)
 			if err != nil {
@@ -35,26 +38,27 @@ var compat = []Case{
 		},
 		Judge: tokenRead,
 	},
-	compatChange("create", "creates an outside file", []string{"path_mknod", "file_open"},
+	compatChange("create", "creates an outside file", "open", []string{"path_mknod", "file_open"},
 		func(t *Target) error {
 			_, err := names32(openI386, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, t.out("new"))
 			return err
 		}),
-	compatChange("unlink", "deletes an outside file", []string{"path_unlink"},
+	compatChange("unlink", "deletes an outside file", "unlink", []string{"path_unlink"},
 		func(t *Target) error { _, err := names32(unlinkI386, 0, t.Secret); return err }),
-	compatChange("chmod", "changes the mode of an outside file",
+	compatChange("chmod", "changes the mode of an outside file", "chmod",
 		[]string{"path_chmod", "inode_setattr"},
 		func(t *Target) error { _, err := names32(chmodI386, 0o777, t.Secret); return err }),
-	compatChange("mkdir", "makes an outside directory", []string{"path_mkdir"},
+	compatChange("mkdir", "makes an outside directory", "mkdir", []string{"path_mkdir"},
 		func(t *Target) error { _, err := names32(mkdirI386, 0o700, t.out("new")); return err }),
-	compatChange("symlink", "makes a symbolic link outside", []string{"path_symlink"},
+	compatChange("symlink", "makes a symbolic link outside", "symlink", []string{"path_symlink"},
 		func(t *Target) error { _, err := names32(symlinkI386, 0, "x", t.out("new")); return err }),
-	compatChange("link", "links an outside file into the project", []string{"path_link"},
+	compatChange("link", "links an outside file into the project", "link", []string{"path_link"},
 		func(t *Target) error {
 			_, err := names32(linkI386, 0, t.Secret, t.in("linked"))
 			return err
 		}),
-	compatChange("rename", "moves an outside file into the project", []string{"path_rename"},
+	compatChange("rename", "moves an outside file into the project", "rename",
+		[]string{"path_rename"},
 		func(t *Target) error {
 			_, err := names32(renameI386, 0, t.Secret, t.in("stolen"))
 			return err
@@ -62,6 +66,7 @@ var compat = []Case{
 	{
 		Name: "compat_connect", Family: "compat", Source: "D49 greywall#55", Fresh: true,
 		What:  "connects to a socket outside by a 32-bit socketcall",
+		Calls: "socketcall(SYS_CONNECT) (32-bit)", Needs: needsCompat,
 		Hooks: []string{"unix_stream_connect"},
 		Setup: func(s *Scene) error { return s.Listen("socket", unix.SOCK_STREAM, s.Out("s")) },
 		Attack: func(t *Target) ([]byte, error) {
@@ -72,6 +77,7 @@ var compat = []Case{
 	{
 		Name: "compat_kill", Family: "compat", Source: signalSource, Fresh: true,
 		What: "kills a process outside by a 32-bit system call", Hooks: signalled,
+		Calls: "kill (32-bit)", Needs: needsCompat,
 		Setup: (*Scene).Victim,
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			_, err := call32(killI386, uint32(t.PID), uint32(unix.SIGKILL), 0)
@@ -82,6 +88,7 @@ var compat = []Case{
 	{
 		Name: "compat_tiocsti", Family: "compat", Source: "D53 bwrap#142", Fresh: true,
 		What:  "pushes input into the terminal by a 32-bit system call",
+		Calls: "ioctl(TIOCSTI) (32-bit)", Needs: needsCompat + ", " + needsInjection,
 		Hooks: []string{"file_ioctl_compat", "file_ioctl"}, Setup: ownTerminal,
 		Attack: func(*Target) ([]byte, error) {
 			at, err := low([]byte("i"))
@@ -90,19 +97,15 @@ var compat = []Case{
 			}
 			return nil, err
 		},
-		Judge: func(s *Scene) string {
-			if s.session.tty.input() != "" {
-				return "input arrived at the terminal outside"
-			}
-			return ""
-		},
+		Judge: pushed("i"),
 	},
 }
 
-func compatChange(verb, what string, hooks []string, attack func(*Target) error) Case {
+func compatChange(verb, what, name string, hooks []string, attack func(*Target) error) Case {
 	return Case{
 		Name: "compat_" + verb, Family: "compat", Source: changeSource, Fresh: true, Hooks: hooks,
-		What: what + " by a 32-bit system call", Setup: waitTick, Judge: changed,
+		What: what + " by a 32-bit system call", Calls: name + " (32-bit)", Needs: needsCompat,
+		Setup: waitTick, Judge: changed,
 		Attack: func(t *Target) ([]byte, error) { return nil, attack(t) },
 	}
 }

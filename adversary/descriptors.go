@@ -23,6 +23,7 @@ var descriptors = []Case{
 	{
 		Name: "fd_passed_file", Family: "descriptors", Source: passedSource,
 		What: "is passed a descriptor of an outside file over a socket", Hooks: received,
+		Calls: "recvmsg, read",
 		Setup: func(s *Scene) error { return s.Pass(s.Target.Secret, unix.O_RDONLY) },
 		Attack: func(*Target) ([]byte, error) {
 			fd, err := receiveFD(0)
@@ -36,6 +37,7 @@ var descriptors = []Case{
 	{
 		Name: "fd_passed_writable", Family: "descriptors", Source: passedSource,
 		What: "is passed a writable descriptor of an outside file", Hooks: received,
+		Calls: "recvmsg, write",
 		Setup: func(s *Scene) error { return s.Pass(s.Target.Secret, unix.O_WRONLY) },
 		Attack: func(*Target) ([]byte, error) {
 			fd, err := receiveFD(0)
@@ -50,6 +52,7 @@ var descriptors = []Case{
 	{
 		Name: "fd_passed_dir", Family: "descriptors", Source: passedSource,
 		What: "is passed an O_PATH descriptor of an outside directory", Hooks: received,
+		Calls: "recvmsg, openat",
 		Setup: func(s *Scene) error {
 			return s.Pass(s.Target.Outside, unix.O_PATH|unix.O_DIRECTORY)
 		},
@@ -65,6 +68,7 @@ var descriptors = []Case{
 	{
 		Name: "fd_passed_o_path", Family: "descriptors", Source: passedSource,
 		What:  "is passed an O_PATH descriptor of the file and opens it anew",
+		Calls: "recvmsg, openat",
 		Hooks: received,
 		Setup: func(s *Scene) error { return s.Pass(s.Target.Secret, unix.O_PATH) },
 		Attack: func(*Target) ([]byte, error) {
@@ -79,21 +83,25 @@ var descriptors = []Case{
 	{
 		Name: "fd_inherited_file", Fresh: true, Family: "descriptors", Source: inheritedSource,
 		What:   "reads every descriptor that the jail's parent left open",
+		Calls:  "pread64",
 		Attack: attackInheritedFiles, Judge: sessionRead("inherited descriptor"),
 	},
 	{
 		Name: "fd_inherited_dir", Fresh: true, Family: "descriptors", Source: inheritedSource,
 		What:  "opens a file below every directory descriptor left open",
+		Calls: "openat",
 		Hooks: opens, Attack: attackInheritedDirs, Judge: sessionRead("inherited descriptor"),
 	},
 	{
 		Name: "fd_inherited_cwd", Fresh: true, Family: "descriptors", Source: "D18",
 		What:  "goes to an inherited directory and opens a relative name",
+		Calls: "fchdir, openat",
 		Hooks: opens, Attack: attackInheritedCwd, Judge: sessionRead("inherited descriptor"),
 	},
 	{
 		Name: "fd_by_handle", Family: "descriptors", Source: "D21",
 		What:  "opens the file by its handle (open_by_handle_at)",
+		Calls: "name_to_handle_at, open_by_handle_at", Needs: "CAP_DAC_READ_SEARCH",
 		Hooks: opens, Attack: attackByHandle, Judge: tokenRead,
 	},
 }

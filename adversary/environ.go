@@ -28,12 +28,14 @@ var environ = []Case{
 	{
 		Name: "environ_other_mem", Family: "environ", Source: "D23 sandlock#11",
 		What:  "reads the memory of a process outside through /proc/PID/mem",
+		Calls: "openat, pread64", Needs: needsScope,
 		Hooks: otherProcess, Setup: (*Scene).Victim,
 		Attack: attackMem, Judge: victimRead,
 	},
 	{
 		Name: "environ_scan", Family: "environ", Source: environSource,
 		What:  "reads environment and command line of every process in /proc",
+		Calls: "getdents64, openat",
 		Hooks: otherProcess, Setup: (*Scene).Victim,
 		Attack: func(*Target) ([]byte, error) { return scan("environ", "cmdline") },
 		Judge:  victimRead,
@@ -41,6 +43,7 @@ var environ = []Case{
 	{
 		Name: "environ_ancestors", Family: "environ", Source: "D23 sandlock#246",
 		What:  "reads the environment of every ancestor process",
+		Calls: "openat",
 		Hooks: otherProcess, Attack: attackAncestors,
 		Judge: sessionRead("AWS_SECRET_ACCESS_KEY"),
 	},
@@ -53,6 +56,7 @@ var environ = []Case{
 	{
 		Name: "environ_proc_self", Family: "environ", Source: "D73 sandlock#246",
 		What:   "looks for a removed variable in /proc/self/environ",
+		Calls:  "openat",
 		Attack: func(*Target) ([]byte, error) { return read("/proc/self/environ") },
 		Judge:  sessionRead("GITHUB_TOKEN"),
 	},
@@ -61,7 +65,7 @@ var environ = []Case{
 // procFile is a case that reads one file of the victim's in procfs.
 func procFile(name, source, file, what string) Case {
 	return Case{
-		Name: name, Family: "environ", Source: source, What: "reads " + what,
+		Name: name, Family: "environ", Source: source, What: "reads " + what, Calls: "openat",
 		Hooks: otherProcess, Setup: (*Scene).Victim,
 		Attack: func(t *Target) ([]byte, error) {
 			path := file
@@ -79,7 +83,8 @@ func procFile(name, source, file, what string) Case {
 func inherited(name, variable string) Case {
 	return Case{
 		Name: name, Family: "environ", Source: "D73 sandlock#246",
-		What: "reads " + variable + " in its own environment",
+		What:  "reads " + variable + " in its own environment",
+		Calls: "execve", // which hands the environment over
 		Attack: func(*Target) ([]byte, error) {
 			value, ok := os.LookupEnv(variable)
 			if !ok {

@@ -18,6 +18,7 @@ var hardlinks = []Case{
 	{
 		Name: "hardlink_create_read", Family: "hardlinks", Source: linkSource,
 		What:  "links an outside file into the project and reads it",
+		Calls: "linkat, openat",
 		Hooks: []string{"path_link", "file_open"},
 		Attack: func(t *Target) ([]byte, error) {
 			if err := unix.Link(t.Secret, t.in("h")); err != nil {
@@ -30,6 +31,7 @@ var hardlinks = []Case{
 	{
 		Name: "hardlink_create_write", Family: "hardlinks", Source: linkSource,
 		What:  "links an outside file into the project and overwrites it",
+		Calls: "linkat, openat, write",
 		Hooks: []string{"path_link", "file_open"},
 		Attack: func(t *Target) ([]byte, error) {
 			if err := unix.Link(t.Secret, t.in("h")); err != nil {
@@ -42,6 +44,7 @@ var hardlinks = []Case{
 	{
 		Name: "hardlink_out", Family: "hardlinks", Source: linkSource,
 		What:  "gives a file of the project a name outside",
+		Calls: "linkat",
 		Hooks: []string{"path_link"},
 		Attack: func(t *Target) ([]byte, error) {
 			own, err := t.own("f")
@@ -55,6 +58,7 @@ var hardlinks = []Case{
 	{
 		Name: "hardlink_proc_fd", Family: "hardlinks", Source: "D12",
 		What:  "links an O_PATH descriptor of the file through /proc/self/fd",
+		Calls: "openat(O_PATH), linkat(AT_SYMLINK_FOLLOW), openat",
 		Hooks: []string{"path_link", "file_open"},
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := openPath(t.Secret)
@@ -74,6 +78,8 @@ var hardlinks = []Case{
 	{
 		Name: "hardlink_empty_path", Family: "hardlinks", Source: "D12",
 		What:  "links an O_PATH descriptor of the file with AT_EMPTY_PATH",
+		Calls: "openat(O_PATH), linkat(AT_EMPTY_PATH), openat",
+		Since: "6.10",
 		Hooks: []string{"path_link", "file_open"},
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := openPath(t.Secret)
@@ -88,32 +94,35 @@ var hardlinks = []Case{
 		},
 		Judge: anyOf(tokenRead, changed),
 	},
-	existing("read", "file_open", tokenRead, func(h string) ([]byte, error) { return read(h) }),
-	existing("write", "file_open", changed, func(h string) ([]byte, error) {
+	existing("read", "openat", "file_open", tokenRead, func(h string) ([]byte, error) {
+		return read(h)
+	}),
+	existing("write", "openat, write", "file_open", changed, func(h string) ([]byte, error) {
 		return nil, scribble(h, 0)
 	}),
-	existing("append", "file_open", changed, func(h string) ([]byte, error) {
-		return nil, scribble(h, unix.O_APPEND)
-	}),
-	existing("truncate", "path_truncate", changed, func(h string) ([]byte, error) {
+	existing("append", "openat(O_APPEND), write", "file_open", changed,
+		func(h string) ([]byte, error) { return nil, scribble(h, unix.O_APPEND) }),
+	existing("truncate", "truncate", "path_truncate", changed, func(h string) ([]byte, error) {
 		return nil, call("truncate", unix.Truncate(h, 0))
 	}),
-	existing("chmod", "path_chmod", changed, func(h string) ([]byte, error) {
+	existing("chmod", "fchmodat", "path_chmod", changed, func(h string) ([]byte, error) {
 		return nil, call("chmod", unix.Chmod(h, 0o777))
 	}),
-	existing("utimes", "inode_setattr", changed, func(h string) ([]byte, error) {
+	existing("utimes", "utimensat", "inode_setattr", changed, func(h string) ([]byte, error) {
 		return nil, call("utimensat", unix.UtimesNanoAt(unix.AT_FDCWD, h, longAgo, 0))
 	}),
-	existing("setxattr", "inode_setxattr", changed, func(h string) ([]byte, error) {
-		return nil, call("setxattr", unix.Setxattr(h, "user.attacker", []byte(mark), 0))
-	}),
+	existing("setxattr", "setxattr", "inode_setxattr", changed,
+		func(h string) ([]byte, error) {
+			return nil, call("setxattr", unix.Setxattr(h, "user.attacker", []byte(mark), 0))
+		}).needing(needsUserXattr),
 }
 
 // existing is a case on a hard link to an outside file that the user made.
-func existing(verb, hook string, judge func(*Scene) string, do func(string) ([]byte, error)) Case {
+func existing(verb, calls, hook string, judge Judge, do func(string) ([]byte, error)) Case {
 	return Case{
 		Name: "hardlink_existing_" + verb, Family: "hardlinks", Source: existingSource,
 		What:   verb + " on an outside file that had a hard link in the project before",
+		Calls:  calls,
 		Hooks:  []string{hook},
 		Setup:  func(s *Scene) error { return os.Link(s.Target.Secret, s.In("h")) },
 		Attack: func(t *Target) ([]byte, error) { return do(t.in("h")) },

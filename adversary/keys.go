@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const needsKeys = "CONFIG_KEYS"
+
 // keys: the kernel's keyrings, which belong to users and not to directories. A
 // process of the user outside has put its canary into the user's keyring.
 var keys = []Case{
@@ -21,11 +23,14 @@ var keys = []Case{
 		Name: "key_user_keyring", Fresh: true, Family: "keys",
 		Source: "D65 flatpak#299",
 		What:   "links the user's keyring to its own and reads a key in it",
+		Calls:  "keyctl(KEYCTL_LINK), keyctl(KEYCTL_SEARCH), keyctl(KEYCTL_READ)",
+		Needs:  needsKeys,
 		Hooks:  []string{"key_permission"},
 		Setup:  userKey,
 		Attack: attackUserKeyring, Judge: victimRead,
 	},
-	keyCase("request", "asks for the user's key by its name (request_key)", userKey,
+	keyCase("request", "asks for the user's key by its name (request_key)",
+		"request_key, keyctl(KEYCTL_READ)", userKey,
 		func(t *Target) ([]byte, error) {
 			key, err := requestKey(t.Args["key"])
 			if err != nil {
@@ -34,18 +39,22 @@ var keys = []Case{
 			return readKey(key)
 		}),
 	keyCase("join", "joins a named session keyring of the user and reads a key in it",
+		"keyctl(KEYCTL_JOIN_SESSION_KEYRING), keyctl(KEYCTL_SEARCH), keyctl(KEYCTL_READ)",
 		func(s *Scene) error {
 			s.Arg("ring", ringName(s.victim.pid))
 			return needKey(s, s.victim.noRing)
 		}, attackJoinKeyring),
 	keyCase("persistent", "gets the user's persistent keyring and reads a key in it",
-		func(s *Scene) error { return needKey(s, s.victim.noPersistent) }, attackPersistent),
-	keyCase("list", "reads the names of the user's keys, /proc/keys",
+		"keyctl(KEYCTL_GET_PERSISTENT), keyctl(KEYCTL_SEARCH), keyctl(KEYCTL_READ)",
+		func(s *Scene) error { return needKey(s, s.victim.noPersistent) }, attackPersistent).
+		needing("CONFIG_PERSISTENT_KEYRINGS"),
+	keyCase("list", "reads the names of the user's keys, /proc/keys", "openat",
 		func(s *Scene) error { return needKey(s, s.victim.noRing) },
 		attackListKeys),
 	{
 		Name: "key_users", Family: "keys", Source: "D65 flatpak#299",
 		What:  "reads how many keys each user has, /proc/key-users",
+		Calls: "openat", Needs: needsKeys + ", another user with keys",
 		Hooks: opens,
 		Setup: func(s *Scene) error {
 			text, err := os.ReadFile("/proc/key-users")
@@ -58,11 +67,14 @@ var keys = []Case{
 			text, err := os.ReadFile("/proc/key-users")
 			return text, call("read", err)
 		},
-		Judge: func(s *Scene) string {
-			if s.othersKeys(s.Loot) {
-				return "the number of another user's keys was sent out"
-			}
-			return ""
+		Judge: Judge{
+			"another user's line of /proc/key-users is in what the attacker sent out",
+			func(s *Scene) string {
+				if s.othersKeys(s.Loot) {
+					return "the number of another user's keys was sent out"
+				}
+				return ""
+			},
 		},
 	},
 }
@@ -78,11 +90,12 @@ func (s *Scene) othersKeys(text []byte) bool {
 	return false
 }
 
-func keyCase(verb, what string, setup func(*Scene) error,
+func keyCase(verb, what, calls string, setup func(*Scene) error,
 	attack func(*Target) ([]byte, error)) Case {
 	return Case{
 		Name: "key_" + verb, Fresh: true, Family: "keys", Source: "D65 flatpak#299", What: what,
-		Hooks: []string{"key_permission"}, Setup: setup, Attack: attack, Judge: victimRead,
+		Calls: calls, Needs: needsKeys, Hooks: []string{"key_permission"}, Setup: setup,
+		Attack: attack, Judge: victimRead,
 	}
 }
 

@@ -12,7 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const layerSource = "D27 overlayfs"
+const (
+	layerSource  = "D27 overlayfs"
+	needsOverlay = "both directories on an overlay whose upper layer has a path"
+)
 
 // layers: ways to the outside that an overlay file system, or whatever else in the
 // kernel acts with credentials that are not the process's own, could open. But for
@@ -21,18 +24,21 @@ var layers = []Case{
 	{
 		Name: "layer_read", Family: "layers", Source: layerSource,
 		What:  "reads an outside file in the overlay's upper layer",
+		Calls: "openat", Needs: needsOverlay,
 		Hooks: opens, Setup: findLayer, Judge: tokenRead,
 		Attack: func(t *Target) ([]byte, error) { return read(t.inLayer(t.Secret)) },
 	},
 	{
 		Name: "layer_write", Family: "layers", Source: layerSource,
 		What:  "overwrites an outside file in the overlay's upper layer",
+		Calls: "openat, write", Needs: needsOverlay,
 		Hooks: opens, Setup: findLayer, Judge: changed,
 		Attack: func(t *Target) ([]byte, error) { return nil, scribble(t.inLayer(t.Secret), 0) },
 	},
 	{
 		Name: "layer_rename", Family: "layers", Source: layerSource,
 		What:  "renames an outside file in the overlay's upper layer",
+		Calls: "renameat", Needs: needsOverlay,
 		Hooks: []string{"path_rename"}, Setup: findLayer, Judge: layerMoved,
 		Attack: func(t *Target) ([]byte, error) {
 			from := t.inLayer(t.Secret)
@@ -43,6 +49,7 @@ var layers = []Case{
 		Name: "layer_link", Family: "layers", Source: layerSource,
 		What: "links an outside file into the project in the overlay's upper layer, and " +
 			"reads it through the overlay",
+		Calls: "linkat, openat", Needs: needsOverlay,
 		Hooks: []string{"path_link"}, Setup: findLayer, Judge: tokenRead,
 		Attack: func(t *Target) ([]byte, error) {
 			err := unix.Link(t.inLayer(t.Secret), t.inLayer(t.in("stolen")))
@@ -55,6 +62,7 @@ var layers = []Case{
 	{
 		Name: "overlay_link", Family: "layers", Source: layerSource,
 		What:  "links an outside file into the project, on an overlay",
+		Calls: "linkat, openat", Needs: needsOverlay,
 		Hooks: []string{"path_link"}, Setup: findLayer, Judge: tokenRead,
 		Attack: func(t *Target) ([]byte, error) {
 			if err := unix.Link(t.Secret, t.in("stolen")); err != nil {
@@ -66,6 +74,8 @@ var layers = []Case{
 	{
 		Name: "core_dump", Family: "layers", Source: "D27 core(5)",
 		What:  "has the kernel dump core in an outside directory",
+		Calls: "prlimit64(RLIMIT_CORE), chdir, execve, kill",
+		Needs: "a kernel.core_pattern that names a file in the working directory",
 		Hooks: []string{"path_mknod", "file_open"}, Setup: plainCore, Judge: changed, Fresh: true,
 		Attack: attackCoreDump,
 	},
@@ -113,12 +123,12 @@ func findLayer(s *Scene) error {
 }
 
 // layerMoved looks for the renamed file where the layer is.
-func layerMoved(s *Scene) string {
+var layerMoved = Judge{"the file has another name in the layer", func(s *Scene) string {
 	if _, err := os.Lstat(s.Target.inLayer(s.Target.Secret) + ".moved"); err == nil {
 		return "the file has another name in the layer"
 	}
 	return ""
-}
+}}
 
 // plainCore refuses machines that hand core dumps to a program, or to one directory.
 func plainCore(*Scene) error {

@@ -19,52 +19,63 @@ var lifecycle = []Case{
 	{
 		Name: "life_first_instruction", Family: "lifecycle", Source: "D15", Hooks: opens,
 		What:   "reads as the first act of the jail's first command",
+		Calls:  "openat",
 		Attack: func(*Target) ([]byte, error) { return nil, nil }, // made when the jail started
-		Judge: func(s *Scene) string {
-			token := s.session.tokens["early"]
-			if strings.Contains(string(s.session.booty), token) {
-				return "the canary was sent out"
-			}
-			return ""
+		Judge: Judge{
+			"the canary is in what the command sent out before anything else",
+			func(s *Scene) string {
+				token := s.session.tokens["early"]
+				if strings.Contains(string(s.session.booty), token) {
+					return "the canary was sent out"
+				}
+				return ""
+			},
 		},
 	},
 	life("life_thread_fork", "D41", "starts a child from a thread that is not the leader",
+		"clone, execve, openat",
 		func(t *Target) ([]byte, error) {
 			return onThread(func() ([]byte, error) {
 				return start(os.Args[0], nil, "read", t.Secret)
 			})
 		}),
 	life("life_thread_read", "D41", "opens the file in a thread that is not the leader",
+		"clone, openat",
 		func(t *Target) ([]byte, error) {
 			return onThread(func() ([]byte, error) { return read(t.Secret) })
 		}),
 	life("life_threads_gone", "D42", "makes and ends 50 threads and opens the file",
+		"clone, exit, openat",
 		func(t *Target) ([]byte, error) {
 			churn(50)
 			return read(t.Secret)
 		}),
 	life("life_threads_child", "D42", "makes and ends 50 threads and starts a child",
+		"clone, exit, execve, openat",
 		func(t *Target) ([]byte, error) {
 			churn(50)
 			return start(os.Args[0], nil, "read", t.Secret)
 		}),
 	life("life_orphan", "D44 claude-code#35986", "reads in a daemon: new session, parent gone",
+		"setsid, clone, exit_group, openat",
 		func(t *Target) ([]byte, error) {
 			return start(os.Args[0], &syscall.SysProcAttr{Setsid: true}, "orphan", t.Secret)
 		}),
 	life("life_clone_parent", "D44", "reads in a sibling made with CLONE_PARENT",
+		"clone(CLONE_PARENT), execve, openat",
 		func(t *Target) ([]byte, error) {
 			attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT}
 			return start(os.Args[0], attr, "read", t.Secret)
 		}),
 	life("life_renamed", "D46", "takes the name of a package manager (PR_SET_NAME)",
+		"prctl(PR_SET_NAME), openat",
 		func(t *Target) ([]byte, error) {
 			if err := unix.Prctl(unix.PR_SET_NAME, cstring("apt-get"), 0, 0, 0); err != nil {
 				return nil, need(err)
 			}
 			return read(t.Secret)
 		}),
-	life("life_exec_copy", "D74", "executes a copy of itself under another name",
+	life("life_exec_copy", "D74", "executes a copy of itself under another name", "execve, openat",
 		func(t *Target) ([]byte, error) {
 			if err := copyTo(t.in("dpkg")); err != nil {
 				return nil, need(err)
@@ -72,6 +83,7 @@ var lifecycle = []Case{
 			return start(t.in("dpkg"), nil, "read", t.Secret)
 		}),
 	life("life_memfd", "D74", "executes a copy of itself that has no file (memfd)",
+		"memfd_create, execve, openat",
 		func(t *Target) ([]byte, error) {
 			fd, err := unix.MemfdCreate("x", 0)
 			if err != nil {
@@ -82,13 +94,13 @@ var lifecycle = []Case{
 				return nil, err
 			}
 			return start(path, nil, "read", t.Secret)
-		}),
+		}).needing("CONFIG_MEMFD_CREATE"),
 }
 
-func life(name, source, what string, attack func(*Target) ([]byte, error)) Case {
+func life(name, source, what, calls string, attack func(*Target) ([]byte, error)) Case {
 	return Case{
-		Name: name, Family: "lifecycle", Source: source, What: what, Hooks: opens, Fresh: true,
-		Attack: attack, Judge: tokenRead,
+		Name: name, Family: "lifecycle", Source: source, What: what, Calls: calls,
+		Hooks: opens, Fresh: true, Attack: attack, Judge: tokenRead,
 	}
 }
 

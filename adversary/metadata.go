@@ -18,16 +18,19 @@ var metadata = []Case{
 	{
 		Name: "metadata_stat_size", Family: "metadata", Source: "D31 nono",
 		What: "learns the size of a file", Hooks: []string{"inode_getattr"},
+		Calls: "newfstatat",
 		Setup: hideSize, Attack: attackStat, Judge: secretRead("size"),
 	},
 	{
 		Name: "metadata_stat_time", Family: "metadata", Source: "D31 nono",
 		What: "learns when a file was changed", Hooks: []string{"inode_getattr"},
+		Calls: "newfstatat",
 		Setup: hideTime, Attack: attackStat, Judge: secretRead("time"),
 	},
 	{
 		Name: "metadata_statx", Family: "metadata", Source: "D31 nono",
 		What: "learns the size of a file by statx", Hooks: []string{"inode_getattr"},
+		Calls: "statx",
 		Setup: hideSize,
 		Attack: func(t *Target) ([]byte, error) {
 			var st unix.Statx_t
@@ -40,6 +43,7 @@ var metadata = []Case{
 	{
 		Name: "metadata_fstat_o_path", Family: "metadata", Source: "D19",
 		What:  "learns the size of a file by fstat of an O_PATH descriptor",
+		Calls: "openat(O_PATH), fstat",
 		Hooks: []string{"inode_getattr"}, Setup: hideSize,
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := openPath(t.Secret)
@@ -55,6 +59,7 @@ var metadata = []Case{
 	{
 		Name: "metadata_readlink", Family: "metadata", Source: metadataSource,
 		What: "reads the target of a symbolic link", Hooks: []string{"inode_readlink"},
+		Calls: "readlinkat",
 		Setup: func(s *Scene) error { return os.Symlink("/"+s.Token, s.Out("link")) },
 		Attack: func(t *Target) ([]byte, error) {
 			target, err := os.Readlink(t.out("link"))
@@ -65,6 +70,7 @@ var metadata = []Case{
 	{
 		Name: "metadata_readlink_o_path", Family: "metadata", Source: "D19",
 		What:  "the same through an O_PATH descriptor of the link",
+		Calls: "openat(O_PATH), readlinkat",
 		Hooks: []string{"inode_readlink"},
 		Setup: func(s *Scene) error { return os.Symlink("/"+s.Token, s.Out("link")) },
 		Attack: func(t *Target) ([]byte, error) {
@@ -81,6 +87,7 @@ var metadata = []Case{
 	{
 		Name: "metadata_getxattr", Family: "metadata", Source: metadataSource,
 		What: "reads an extended attribute", Hooks: []string{"inode_getxattr"},
+		Calls: "getxattr", Needs: needsUserXattr,
 		Setup: func(s *Scene) error {
 			return call("setxattr",
 				unix.Setxattr(s.Target.Secret, "user.note", []byte(s.Token), 0))
@@ -95,6 +102,7 @@ var metadata = []Case{
 	{
 		Name: "metadata_listxattr", Family: "metadata", Source: metadataSource,
 		What: "lists the names of extended attributes", Hooks: []string{"inode_listxattr"},
+		Calls: "listxattr", Needs: needsUserXattr,
 		Setup: func(s *Scene) error {
 			return call("setxattr",
 				unix.Setxattr(s.Target.Secret, "user."+s.Token, []byte("x"), 0))
@@ -109,6 +117,7 @@ var metadata = []Case{
 	{
 		Name: "metadata_get_acl", Family: "metadata", Source: metadataSource,
 		What:  "reads an ACL, which names users",
+		Calls: "getxattr", Needs: needsACL,
 		Hooks: []string{"inode_get_acl", "inode_getxattr"}, Setup: hideACL,
 		Attack: func(t *Target) ([]byte, error) {
 			buf := make([]byte, 4096)

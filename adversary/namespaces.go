@@ -9,7 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const namespaceSource = "D35 landlock-lsm/linux#14"
+const (
+	namespaceSource = "D35 landlock-lsm/linux#14"
+	needsUserns     = "unprivileged user namespaces"
+)
 
 // namespaces: a new user namespace gives every capability in it, and with those
 // the names of files can be changed.
@@ -17,24 +20,30 @@ var namespaces = []Case{
 	{
 		Name: "ns_user", Family: "namespaces", Source: namespaceSource,
 		What: "makes a user namespace", Hooks: []string{"userns_create"},
-		Attack: inUserns("userns"), Meanwhile: compareUserns, Judge: seen,
+		Calls: "clone(CLONE_NEWUSER)", Needs: needsUserns,
+		Attack: inUserns("userns"), Meanwhile: compareUserns,
+		Judge: seen("a process of the jail is in another user namespace than its first one"),
 	},
 	namespace("ns_bind_mount", "bind", namespaceSource, "sb_mount",
-		"mounts the outside directory into the project"),
+		"mounts the outside directory into the project", "mount, openat"),
 	namespace("ns_chroot", "chroot", "D36", "path_chroot",
-		"changes root to the outside directory"),
+		"changes root to the outside directory", "chroot, openat"),
 	namespace("ns_pivot_root", "pivot", "D36", "sb_pivotroot",
-		"makes the outside directory the root"),
+		"makes the outside directory the root", "mount, pivot_root, umount2, openat"),
 	namespace("ns_move_mount", "clone", "D37", "move_mount",
-		"attaches a copy of the outside mount by open_tree and move_mount"),
+		"attaches a copy of the outside mount by open_tree and move_mount",
+		"open_tree, move_mount, openat"),
 	namespace("ns_overlay", "lower", "D38", "sb_mount",
-		"mounts an overlay of the outside directory into the project"),
+		"mounts an overlay of the outside directory into the project", "mount, openat").
+		needing("CONFIG_OVERLAY_FS").since("5.11"),
 }
 
-func namespace(name, step, source, hook, what string) Case {
+func namespace(name, step, source, hook, what, calls string) Case {
 	return Case{
 		Name: name, Family: "namespaces", Source: source,
 		What:   what + ", in a user namespace, and reads",
+		Calls:  "clone(CLONE_NEWUSER), " + calls,
+		Needs:  needsUserns,
 		Hooks:  []string{"userns_create", hook, "file_open"},
 		Attack: inUserns(step), Judge: tokenRead,
 	}

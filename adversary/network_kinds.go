@@ -14,27 +14,30 @@ var creates = []string{"socket_create"}
 // kinds: sockets that reach the kernel's less tried parts, or go round rules about TCP
 // and UDP. Whether one was made is read outside, from the attacker's descriptors.
 var kinds = []Case{
-	kind("net_kind_mptcp", "D59 landlock-lsm/linux#54", "an MPTCP socket", "MPTCP",
+	kind("net_kind_mptcp", "D59 landlock-lsm/linux#54", "an MPTCP socket", "MPTCP", "CONFIG_MPTCP",
 		socketKind{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP},
 		socketKind{unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}),
-	kind("net_kind_udplite", "D63", "a UDP-Lite socket", "UDP-Lite",
+	kind("net_kind_udplite", "D63", "a UDP-Lite socket", "UDP-Lite", "UDP-Lite",
 		socketKind{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE},
 		socketKind{unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE}),
-	kind("net_kind_sctp", "D63", "an SCTP socket", "SCTP",
+	kind("net_kind_sctp", "D63", "an SCTP socket", "SCTP", "CONFIG_IP_SCTP",
 		socketKind{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
 		socketKind{unix.AF_INET6, unix.SOCK_SEQPACKET, unix.IPPROTO_SCTP}),
 	kind("net_kind_ping", "D63", "a ping socket", "PING",
+		"net.ipv4.ping_group_range with a group of the user",
 		socketKind{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP},
 		socketKind{unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMPV6}),
-	kind("net_kind_netlink", "D63 codex", "a netlink socket other than rtnetlink", "NETLINK",
+	kind("net_kind_netlink", "D63 codex", "a netlink socket other than rtnetlink", "NETLINK", "",
 		netlinkKinds()...),
 	kind("net_kind_alg", "D63 D67 CVE-2026-31431", "a socket of the kernel's cryptography", "ALG",
+		"CONFIG_CRYPTO_USER_API",
 		socketKind{unix.AF_ALG, unix.SOCK_SEQPACKET, 0}),
-	kind("net_kind_vsock", "D63 codex", "a socket to the hypervisor", "AF_VSOCK",
+	kind("net_kind_vsock", "D63 codex", "a socket to the hypervisor", "AF_VSOCK", "CONFIG_VSOCKETS",
 		socketKind{unix.AF_VSOCK, unix.SOCK_STREAM, 0},
 		socketKind{unix.AF_VSOCK, unix.SOCK_DGRAM, 0}),
 	kind("net_kind_any", "D63 CVE-2020-14386 CVE-2017-7308 CVE-2016-8655",
-		"a socket of every family but Unix, IP and netlink", "", otherFamilies()...),
+		"a socket of every family but Unix, IP and netlink", "", "a protocol family of that kind",
+		otherFamilies()...),
 }
 
 // socketKind is what socket(2) takes.
@@ -42,12 +45,17 @@ type socketKind struct{ family, kind, protocol int }
 
 // kind is a case that makes sockets, found by the name of their protocol ("" is any
 // but the usual ones').
-func kind(name, source, what, protocol string, sockets ...socketKind) Case {
+func kind(name, source, what, protocol, needs string, sockets ...socketKind) Case {
+	proof := protocol
+	if proof == "" {
+		proof = "no usual protocol"
+	}
 	return Case{
-		Name: name, Family: "network", Source: source, What: "makes " + what, Hooks: creates,
+		Name: name, Family: "network", Source: source, What: "makes " + what, Calls: "socket",
+		Needs: needs, Hooks: creates,
 		Attack:    func(t *Target) ([]byte, error) { return makeSockets(t, sockets) },
 		Meanwhile: func(s *Scene, pid int) error { return findSocket(s, pid, protocol) },
-		Judge:     seen,
+		Judge:     seen("a descriptor of the attacker's is a socket of " + proof),
 	}
 }
 

@@ -10,16 +10,18 @@ import (
 
 // passed: uses of a descriptor of an outside file that are neither read nor write.
 var passed = []Case{
-	passedCase("mapped", "maps it", unix.O_RDONLY, func(_ *Target, fd int) ([]byte, error) {
+	passedCase("mapped", "maps it", "mmap", unix.O_RDONLY, func(_ *Target, fd int) ([]byte, error) {
 		return mapped(fd)
 	}),
-	passedCase("sent", "sends it into a pipe (sendfile)", unix.O_RDONLY,
+	passedCase("sent", "sends it into a pipe (sendfile)", "sendfile", unix.O_RDONLY,
 		func(_ *Target, fd int) ([]byte, error) { return sent(fd) }),
-	passedCase("spliced", "splices it into a pipe", unix.O_RDONLY,
+	passedCase("spliced", "splices it into a pipe", "splice", unix.O_RDONLY,
 		func(_ *Target, fd int) ([]byte, error) { return spliced(fd) }),
-	passedCase("copied", "copies it into the project (copy_file_range)", unix.O_RDONLY,
+	passedCase("copied", "copies it into the project (copy_file_range)", "copy_file_range",
+		unix.O_RDONLY,
 		func(t *Target, fd int) ([]byte, error) { return copied(t, fd) }),
-	passedCase("cloned", "shares its blocks with a file of the project (FICLONE)", unix.O_RDONLY,
+	passedCase("cloned", "shares its blocks with a file of the project (FICLONE)",
+		"ioctl(FICLONE), openat", unix.O_RDONLY,
 		func(t *Target, fd int) ([]byte, error) {
 			to, err := os.Create(t.in("clone"))
 			if err != nil {
@@ -30,29 +32,32 @@ var passed = []Case{
 				return nil, call("ioctl FICLONE", err)
 			}
 			return read(t.in("clone"))
-		}),
-	passedChange("reopened", "opens it for writing through /proc/self/fd",
+		}).needing("a file system with reflinks"),
+	passedChange("reopened", "opens it for writing through /proc/self/fd", "openat, write",
 		func(fd int) error { return scribble(fmt.Sprintf("/proc/self/fd/%d", fd), 0) }),
-	passedChange("reopened_dev", "opens it for writing through /dev/fd",
+	passedChange("reopened_dev", "opens it for writing through /dev/fd", "openat, write",
 		func(fd int) error { return scribble(fmt.Sprintf("/dev/fd/%d", fd), 0) }),
-	passedChange("chmod", "changes its mode (fchmod)",
+	passedChange("chmod", "changes its mode (fchmod)", "fchmod",
 		func(fd int) error { return call("fchmod", unix.Fchmod(fd, 0o777)) }),
-	passedChange("xattr", "sets an extended attribute (fsetxattr)", func(fd int) error {
-		return call("fsetxattr", unix.Fsetxattr(fd, "user.attacker", []byte(mark), 0))
-	}),
+	passedChange("xattr", "sets an extended attribute (fsetxattr)", "fsetxattr",
+		func(fd int) error {
+			return call("fsetxattr", unix.Fsetxattr(fd, "user.attacker", []byte(mark), 0))
+		}).needing(needsUserXattr),
 	{
 		Name: "fd_passed_lease", Family: "descriptors", Source: passedSource, Fresh: true,
 		What:  "is passed an outside file and takes a lease, which holds up its writers",
+		Calls: "recvmsg, fcntl(F_SETLEASE)",
 		Hooks: received,
 		Setup: func(s *Scene) error { return s.Pass(s.Target.Secret, unix.O_RDONLY) },
 		Attack: withPassed(func(t *Target, fd int) ([]byte, error) {
 			return lease(t, fd)
 		}),
-		Meanwhile: tryWriting, Judge: seen,
+		Meanwhile: tryWriting, Judge: leased,
 	},
 	{
 		Name: "fd_lease", Family: "descriptors", Source: "D33 fcntl(2)", Fresh: true,
 		What: "opens an outside file and takes a lease", Hooks: opens,
+		Calls: "openat, fcntl(F_SETLEASE)",
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := unix.Open(t.Secret, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
@@ -60,11 +65,13 @@ var passed = []Case{
 			}
 			return lease(t, fd)
 		},
-		Meanwhile: tryWriting, Judge: seen,
+		Meanwhile: tryWriting, Judge: leased,
 	},
 	{
 		Name: "watch_passed_dnotify", Family: "descriptors", Source: "D20 D33", Fresh: true,
 		What:  "is passed an outside directory and watches it (F_NOTIFY)",
+		Calls: "recvmsg, fcntl(F_SETOWN_EX), fcntl(F_SETSIG), fcntl(F_NOTIFY)",
+		Needs: "CONFIG_DNOTIFY",
 		Hooks: []string{"file_receive", "path_notify"},
 		Setup: func(s *Scene) error {
 			err := s.Pass(s.Target.Outside, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -75,6 +82,8 @@ var passed = []Case{
 	{
 		Name: "watch_dnotify", Family: "descriptors", Source: watchSource, Fresh: true,
 		What:  "opens an outside directory by its O_PATH descriptor and watches it (F_NOTIFY)",
+		Calls: "openat(O_PATH), openat, fcntl(F_SETOWN_EX), fcntl(F_SETSIG), fcntl(F_NOTIFY)",
+		Needs: "CONFIG_DNOTIFY",
 		Hooks: []string{"file_open", "path_notify"}, Setup: hideCount,
 		Attack: func(t *Target) ([]byte, error) {
 			path, err := openPath(t.Outside)
@@ -92,7 +101,8 @@ var passed = []Case{
 	},
 	{
 		Name: "fd_inherited_copied", Family: "descriptors", Source: inheritedSource, Fresh: true,
-		What: "maps, sends, splices and copies every descriptor that was left open",
+		What:  "maps, sends, splices and copies every descriptor that was left open",
+		Calls: "mmap, sendfile, splice, copy_file_range",
 		Attack: func(t *Target) ([]byte, error) {
 			return eachFD(func(fd int) ([]byte, error) {
 				var loot []byte
@@ -119,17 +129,19 @@ func withPassed(use func(*Target, int) ([]byte, error)) func(*Target) ([]byte, e
 	}
 }
 
-func passedCase(verb, what string, flags int, use func(*Target, int) ([]byte, error)) Case {
+func passedCase(verb, what, calls string, flags int,
+	use func(*Target, int) ([]byte, error)) Case {
 	return Case{
 		Name: "fd_passed_" + verb, Family: "descriptors", Source: passedSource, Fresh: true,
-		What: "is passed an outside file and " + what, Hooks: received, Judge: tokenRead,
+		What: "is passed an outside file and " + what, Calls: "recvmsg, " + calls,
+		Hooks: received, Judge: tokenRead,
 		Setup:  func(s *Scene) error { return s.Pass(s.Target.Secret, flags) },
 		Attack: withPassed(use),
 	}
 }
 
-func passedChange(verb, what string, use func(fd int) error) Case {
-	c := passedCase(verb, what, unix.O_RDONLY, func(_ *Target, fd int) ([]byte, error) {
+func passedChange(verb, what, calls string, use func(fd int) error) Case {
+	c := passedCase(verb, what, calls, unix.O_RDONLY, func(_ *Target, fd int) ([]byte, error) {
 		return nil, use(fd)
 	})
 	c.Judge = changed
@@ -192,6 +204,8 @@ func lease(t *Target, fd int) ([]byte, error) {
 	}
 	return nil, t.Sync()
 }
+
+var leased = seen("a lease keeps the user from opening the file for writing")
 
 // tryWriting opens the file for writing, as its user would, who must not wait.
 func tryWriting(s *Scene, _ int) error {

@@ -19,10 +19,11 @@ var planted = slices.Concat(plantedNew, plantedOld, plantedMoved, plantedGit, pl
 
 // plant is a case about one path in the attempt's directory. It leaks when what is
 // there differs after the attack.
-func plant(verb, what, path string, setup func(*Scene) error, attack func(*Target, string) error,
-	hooks ...string) Case {
+func plant(verb, what, path, calls string, setup func(*Scene) error,
+	attack func(*Target, string) error, hooks ...string) Case {
 	return Case{
-		Name: "planted_" + verb, Family: "planted", Source: plantedSource, What: what, Hooks: hooks,
+		Name: "planted_" + verb, Family: "planted", Source: plantedSource, What: what,
+		Calls: calls, Hooks: hooks,
 		Setup: func(s *Scene) error {
 			s.roots = append(s.roots, s.In(path))
 			if setup == nil {
@@ -31,20 +32,21 @@ func plant(verb, what, path string, setup func(*Scene) error, attack func(*Targe
 			return setup(s)
 		},
 		Attack: func(t *Target) ([]byte, error) { return nil, attack(t, t.in(path)) },
-		Judge:  changed,
+		Judge:  changed.as(filepath.Base(path) + " in the project was made, removed or changed"),
 	}
 }
 
 // marked judges a case by what is at its path: the attacker moves what leads to it, and
 // may leave that elsewhere.
 func marked(c Case, path string) Case {
-	c.Judge = func(s *Scene) string {
+	proof := filepath.Base(path) + " holds what the attacker wrote"
+	c.Judge = Judge{proof, func(s *Scene) string {
 		data, err := os.ReadFile(s.In(path))
 		if err == nil && strings.Contains(string(data), mark) {
-			return filepath.Base(path) + " holds what the attacker wrote"
+			return proof
 		}
 		return ""
-	}
+	}}
 	return c
 }
 
@@ -86,64 +88,77 @@ func (t *Target) move(from, to string) error {
 	return call("rename", unix.Rename(t.in(from), t.in(to)))
 }
 
+// The calls by which a file is made, alone and with the directory that it is in.
+const (
+	creating   = "openat(O_CREAT), write"
+	creatingIn = "mkdirat, " + creating
+)
+
 // plantedNew make what was not there.
 var plantedNew = []Case{
-	plant("vscode", "makes .vscode/tasks.json", ".vscode", nil, inside("tasks.json"), "path_mkdir"),
-	plant("claude_settings", "makes .claude/settings.json, with hooks", ".claude", nil,
+	plant("vscode", "makes .vscode/tasks.json", ".vscode", creatingIn, nil,
+		inside("tasks.json"), "path_mkdir"),
+	plant("claude_settings", "makes .claude/settings.json, with hooks", ".claude", creatingIn, nil,
 		inside("settings.json"), "path_mkdir"),
-	plant("cursor", "makes .cursor/mcp.json", ".cursor", nil, inside("mcp.json"), "path_mkdir"),
-	plant("codex", "makes .codex/config.toml", ".codex", nil, inside("config.toml"), "path_mkdir"),
-	plant("gemini", "makes .gemini/settings.json", ".gemini", nil, inside("settings.json"),
-		"path_mkdir"),
-	plant("idea", "makes .idea/workspace.xml", ".idea", nil, inside("workspace.xml"), "path_mkdir"),
-	plant("devcontainer", "makes .devcontainer/devcontainer.json", ".devcontainer", nil,
+	plant("cursor", "makes .cursor/mcp.json", ".cursor", creatingIn, nil,
+		inside("mcp.json"), "path_mkdir"),
+	plant("codex", "makes .codex/config.toml", ".codex", creatingIn, nil,
+		inside("config.toml"), "path_mkdir"),
+	plant("gemini", "makes .gemini/settings.json", ".gemini", creatingIn,
+		nil, inside("settings.json"), "path_mkdir"),
+	plant("idea", "makes .idea/workspace.xml", ".idea", creatingIn, nil,
+		inside("workspace.xml"), "path_mkdir"),
+	plant("devcontainer", "makes .devcontainer/devcontainer.json", ".devcontainer", creatingIn, nil,
 		inside("devcontainer.json"), "path_mkdir"),
-	plant("mcp", "makes .mcp.json", ".mcp.json", nil, below, "path_mknod"),
-	plant("envrc", "makes .envrc", ".envrc", nil, below, "path_mknod"),
-	plant("nested", "makes .vscode in a directory that was there", "a/b/.vscode", already("a/b/c"),
+	plant("mcp", "makes .mcp.json", ".mcp.json", creating, nil, below, "path_mknod"),
+	plant("envrc", "makes .envrc", ".envrc", creating, nil, below, "path_mknod"),
+	plant("nested", "makes .vscode in a directory that was there", "a/b/.vscode",
+		creatingIn, already("a/b/c"), inside("tasks.json"), "path_mkdir"),
+	plant("nested_new", "makes .vscode in directories of its own", "a/b/.vscode", creatingIn, nil,
 		inside("tasks.json"), "path_mkdir"),
-	plant("nested_new", "makes .vscode in directories of its own", "a/b/.vscode", nil,
-		inside("tasks.json"), "path_mkdir"),
-	plant("deep", "makes .mcp.json 40 levels down", strings.Repeat("d/", 40)+".mcp.json", nil,
-		below, "path_mknod"),
-	plant("case", "makes .VSCode", ".VSCode", nil, inside("tasks.json"), "path_mkdir"),
-	plant("in_existing", "adds a file to a .vscode", ".vscode", already(".vscode/settings.json"),
-		inside("tasks.json"), "path_mknod"),
-	plant("in_existing_dir", "adds a file two levels below a .claude", ".claude",
+	plant("deep", "makes .mcp.json 40 levels down", strings.Repeat("d/", 40)+".mcp.json",
+		creatingIn, nil, below, "path_mknod"),
+	plant("case", "makes .VSCode", ".VSCode", creatingIn, nil, inside("tasks.json"), "path_mkdir"),
+	plant("in_existing", "adds a file to a .vscode", ".vscode", creating,
+		already(".vscode/settings.json"), inside("tasks.json"), "path_mknod"),
+	plant("in_existing_dir", "adds a file two levels below a .claude", ".claude", creating,
 		already(".claude/skills/settings.json"), inside("skills/deploy.md"), "path_mknod"),
-	plant("rename_file", "moves a file to .envrc", ".envrc", nil, fromOwn(unix.Rename, "rename"),
-		"path_rename"),
-	plant("rename_dir", "moves a directory to .vscode", ".vscode", nil,
+	plant("rename_file", "moves a file to .envrc", ".envrc", "renameat", nil,
+		fromOwn(unix.Rename, "rename"), "path_rename"),
+	plant("rename_dir", "moves a directory to .vscode", ".vscode", "mkdirat, renameat", nil,
 		func(t *Target, path string) error {
 			if err := below(t, t.in("dir/tasks.json")); err != nil {
 				return need(err)
 			}
 			return call("rename", unix.Rename(t.in("dir"), path))
 		}, "path_rename"),
-	plant("link", "links a file to .envrc", ".envrc", nil, fromOwn(unix.Link, "link"), "path_link"),
-	plant("symlink", "makes .vscode a symbolic link", ".vscode", nil,
+	plant("link", "links a file to .envrc", ".envrc", "linkat", nil, fromOwn(unix.Link, "link"),
+		"path_link"),
+	plant("symlink", "makes .vscode a symbolic link", ".vscode", "symlinkat", nil,
 		func(t *Target, path string) error { return call("symlink", unix.Symlink("own", path)) },
 		"path_symlink"),
-	plant("dangling", "creates .mcp.json through a symbolic link to it", ".mcp.json", nil,
-		func(t *Target, path string) error {
+	plant("dangling", "creates .mcp.json through a symbolic link to it", ".mcp.json",
+		"symlinkat, "+creating, nil, func(t *Target, path string) error {
 			if err := need(unix.Symlink(".mcp.json", t.in("l"))); err != nil {
 				return err
 			}
 			return scribble(t.in("l"), unix.O_CREAT)
 		}, "path_mknod"),
-	plant("tmpfile", "gives a nameless file the name .envrc", ".envrc", nil, attackNameless,
-		"path_link"),
-	plant("bind", "binds a socket to .envrc", ".envrc", nil, func(t *Target, path string) error {
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return call("socket", err)
-		}
-		defer unix.Close(fd)
-		return call("bind", unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
-	}, "path_mknod"),
-	plant("fifo", "makes .envrc a fifo", ".envrc", nil, func(t *Target, path string) error {
-		return call("mknod", unix.Mknod(path, unix.S_IFIFO|0o600, 0))
-	}, "path_mknod"),
+	plant("tmpfile", "gives a nameless file the name .envrc", ".envrc", "openat(O_TMPFILE), linkat",
+		nil, attackNameless, "path_link").needing(needsTmpfile),
+	plant("bind", "binds a socket to .envrc", ".envrc", "socket, bind", nil,
+		func(t *Target, path string) error {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return call("socket", err)
+			}
+			defer unix.Close(fd)
+			return call("bind", unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
+		}, "path_mknod"),
+	plant("fifo", "makes .envrc a fifo", ".envrc", "mknodat", nil,
+		func(t *Target, path string) error {
+			return call("mknod", unix.Mknod(path, unix.S_IFIFO|0o600, 0))
+		}, "path_mknod"),
 }
 
 // inside makes a file below a path.
@@ -177,58 +192,65 @@ func attackNameless(t *Target, path string) error {
 
 // plantedOld change what was there.
 var plantedOld = []Case{
-	old("write", "overwrites", func(_ *Target, p string) error { return scribble(p, 0) },
+	old("write", "overwrites", "openat, write",
+		func(_ *Target, p string) error { return scribble(p, 0) },
 		"file_open"),
-	old("append", "appends to", func(_ *Target, p string) error {
+	old("append", "appends to", "openat(O_APPEND), write", func(_ *Target, p string) error {
 		return scribble(p, unix.O_APPEND)
 	}, "file_open"),
-	old("truncate", "truncates", func(_ *Target, p string) error {
+	old("truncate", "truncates", "truncate", func(_ *Target, p string) error {
 		return call("truncate", unix.Truncate(p, 0))
 	}, "path_truncate", "inode_setattr"),
-	old("open_truncate", "opens to read, and truncates,", func(_ *Target, p string) error {
-		fd, err := unix.Open(p, unix.O_RDONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0)
-		unix.Close(fd)
-		return call("open", err)
-	}, "file_open", "path_truncate", "inode_setattr"),
-	old("chmod", "changes the mode of", func(_ *Target, p string) error {
+	old("open_truncate", "opens to read, and truncates,", "openat(O_TRUNC)",
+		func(_ *Target, p string) error {
+			fd, err := unix.Open(p, unix.O_RDONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0)
+			unix.Close(fd)
+			return call("open", err)
+		}, "file_open", "path_truncate", "inode_setattr"),
+	old("chmod", "changes the mode of", "fchmodat", func(_ *Target, p string) error {
 		return call("chmod", unix.Chmod(p, 0o777))
 	}, "path_chmod", "inode_setattr"),
-	old("utimes", "sets the times of", func(_ *Target, p string) error {
+	old("utimes", "sets the times of", "utimensat", func(_ *Target, p string) error {
 		return call("utimensat", unix.UtimesNanoAt(unix.AT_FDCWD, p, longAgo, 0))
 	}, "inode_setattr"),
-	old("setxattr", "sets an attribute of", func(_ *Target, p string) error {
+	old("setxattr", "sets an attribute of", "setxattr", func(_ *Target, p string) error {
 		return call("setxattr", unix.Setxattr(p, "user.attacker", []byte(mark), 0))
-	}, "inode_setxattr"),
-	old("unlink", "removes", func(_ *Target, p string) error {
+	}, "inode_setxattr").needing(needsUserXattr),
+	old("unlink", "removes", "unlinkat", func(_ *Target, p string) error {
 		return call("unlink", unix.Unlink(p))
 	}, "path_unlink"),
-	old("recreate", "removes, and makes anew,", func(_ *Target, p string) error {
-		if err := unix.Unlink(p); err != nil {
-			return call("unlink", err)
-		}
-		return scribble(p, unix.O_CREAT)
-	}, "path_unlink"),
-	old("rename_away", "moves away", func(t *Target, p string) error {
+	old("recreate", "removes, and makes anew,", "unlinkat, "+creating,
+		func(_ *Target, p string) error {
+			if err := unix.Unlink(p); err != nil {
+				return call("unlink", err)
+			}
+			return scribble(p, unix.O_CREAT)
+		}, "path_unlink"),
+	old("rename_away", "moves away", "renameat", func(t *Target, p string) error {
 		return call("rename", unix.Rename(p, t.in("gone")))
 	}, "path_rename"),
-	old("rename_onto", "moves a file over", fromOwn(unix.Rename, "rename"), "path_rename"),
-	old("exchange", "exchanges a file for", func(t *Target, p string) error {
-		return attackRename(t, p, unix.RENAME_EXCHANGE)
-	}, "path_rename"),
-	old("link_out", "gives another name to, and writes to it,", func(t *Target, p string) error {
-		if err := unix.Link(p, t.in("alias")); err != nil {
-			return call("link", err)
-		}
-		return scribble(t.in("alias"), 0)
-	}, "path_link"),
-	old("symlinked", "overwrites, through a symbolic link,", func(t *Target, p string) error {
-		if err := need(unix.Symlink(p, t.in("alias"))); err != nil {
-			return err
-		}
-		return scribble(t.in("alias"), 0)
-	}, "file_open"),
+	old("rename_onto", "moves a file over", "renameat", fromOwn(unix.Rename, "rename"),
+		"path_rename"),
+	old("exchange", "exchanges a file for", "renameat2(RENAME_EXCHANGE)",
+		func(t *Target, p string) error {
+			return attackRename(t, p, unix.RENAME_EXCHANGE)
+		}, "path_rename").needing(needsExchange),
+	old("link_out", "gives another name to, and writes to it,", "linkat, openat, write",
+		func(t *Target, p string) error {
+			if err := unix.Link(p, t.in("alias")); err != nil {
+				return call("link", err)
+			}
+			return scribble(t.in("alias"), 0)
+		}, "path_link"),
+	old("symlinked", "overwrites, through a symbolic link,", "symlinkat, openat, write",
+		func(t *Target, p string) error {
+			if err := need(unix.Symlink(p, t.in("alias"))); err != nil {
+				return err
+			}
+			return scribble(t.in("alias"), 0)
+		}, "file_open"),
 	old("reopened", "opens to read, then again to write through /proc/self/fd,",
-		func(_ *Target, p string) error {
+		"openat, openat, write", func(_ *Target, p string) error {
 			fd, err := unix.Open(p, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return call("open", err)
@@ -236,11 +258,11 @@ var plantedOld = []Case{
 			defer unix.Close(fd)
 			return scribble(fmt.Sprintf("/proc/self/fd/%d", fd), 0)
 		}, "file_open"),
-	plant("old_rmdir", "removes an empty .vscode", ".vscode",
+	plant("old_rmdir", "removes an empty .vscode", ".vscode", "unlinkat(AT_REMOVEDIR)",
 		func(s *Scene) error { return os.Mkdir(s.In(".vscode"), 0o700) },
 		func(_ *Target, p string) error { return call("rmdir", unix.Rmdir(p)) }, "path_rmdir"),
 	plant("old_rename_dir", "moves a .vscode away and makes another", ".vscode",
-		already(".vscode/tasks.json"), func(t *Target, p string) error {
+		"renameat, "+creatingIn, already(".vscode/tasks.json"), func(t *Target, p string) error {
 			if err := unix.Rename(p, t.in("gone")); err != nil {
 				return call("rename", err)
 			}
@@ -249,7 +271,7 @@ var plantedOld = []Case{
 }
 
 // old is a case on a file in a .vscode that was there before.
-func old(verb, what string, attack func(*Target, string) error, hooks ...string) Case {
-	return plant("old_"+verb, what+" a .vscode/tasks.json", ".vscode/tasks.json",
+func old(verb, what, calls string, attack func(*Target, string) error, hooks ...string) Case {
+	return plant("old_"+verb, what+" a .vscode/tasks.json", ".vscode/tasks.json", calls,
 		already(".vscode/tasks.json"), attack, hooks...)
 }

@@ -12,7 +12,7 @@ const tasks = "sub/.vscode/tasks.json"
 // plantedMoved change directories that lead to a protected name.
 var plantedMoved = []Case{
 	marked(plant("parent", "moves away a directory with a .vscode, and makes both anew",
-		tasks, already(tasks),
+		tasks, "renameat, "+creatingIn, already(tasks),
 		func(t *Target, path string) error {
 			if err := t.move("sub", "old"); err != nil {
 				return err
@@ -29,7 +29,7 @@ var plantedMoved = []Case{
 		return t.makeDirs("clone", "clone/.git", "clone/.vscode")
 	}, "clone/.vscode/sub"),
 	marked(plant("clone_around", "makes a clone of what is around a directory with a .vscode",
-		tasks, already(tasks),
+		tasks, "mkdirat, renameat, mkdirat, openat, write, renameat", already(tasks),
 		func(t *Target, path string) error {
 			if err := t.makeDirs("clone"); err != nil {
 				return need(err)
@@ -47,7 +47,7 @@ var plantedMoved = []Case{
 		}, "file_open"), tasks),
 	marked(plant("packages_around",
 		"makes node_modules of what is around a directory with a .vscode",
-		tasks, already(tasks),
+		tasks, "mkdirat, renameat, openat, write, renameat", already(tasks),
 		func(t *Target, path string) error {
 			if err := t.makeDirs("dir"); err != nil {
 				return need(err)
@@ -76,7 +76,7 @@ var plantedMoved = []Case{
 func visit(verb, where string, prepare func(*Target) error, to string) Case {
 	return marked(plant(verb,
 		"moves a directory "+where+", changes the .vscode in it, moves it back",
-		tasks, already(tasks),
+		tasks, "mkdirat, renameat, openat, write, renameat", already(tasks),
 		func(t *Target, _ string) error {
 			if err := prepare(t); err != nil {
 				return err
@@ -94,8 +94,12 @@ func visit(verb, where string, prepare func(*Target) error, to string) Case {
 // emerge is a case that makes a .vscode where that is free and moves the directory
 // around it, the last of dirs, over one that was there.
 func emerge(verb, from string, dirs []string, flags uint) Case {
-	return plant(verb, "makes a .vscode in "+from+" and moves it to where it is used",
-		tasks, already("sub/file"), func(t *Target, _ string) error {
+	calls := "mkdirat, renameat, renameat2"
+	if flags != 0 {
+		calls = "mkdirat, renameat2(RENAME_EXCHANGE)"
+	}
+	c := plant(verb, "makes a .vscode in "+from+" and moves it to where it is used",
+		tasks, calls, already("sub/file"), func(t *Target, _ string) error {
 			if err := t.makeDirs(dirs...); err != nil {
 				return err
 			}
@@ -111,4 +115,8 @@ func emerge(verb, from string, dirs []string, flags uint) Case {
 			return call("renameat2", unix.Renameat2(unix.AT_FDCWD, t.in(last), unix.AT_FDCWD,
 				t.in("sub"), flags))
 		}, "path_rename")
+	if flags != 0 {
+		c = c.needing(needsExchange)
+	}
+	return c
 }

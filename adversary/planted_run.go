@@ -14,26 +14,27 @@ import (
 
 // plantedRun are judged by what happens: git runs outside, as the user does afterwards.
 var plantedRun = []Case{
-	later("hook", "adds a hook; later the user commits", repository,
+	later("hook", "adds a hook; later the user commits", "open, write", repository,
 		func(t *Target) error { return t.script(t.in("repo/.git/hooks/post-commit")) },
 		[]string{"path_mknod"}, "commit", "-q", "--allow-empty", "-m", "later"),
-	later("hooks_path", "sets core.hooksPath; later the user commits", repository,
+	later("hooks_path", "sets core.hooksPath; later the user commits", "open, write", repository,
 		func(t *Target) error {
 			return t.configure("repo", t.in("hooks/post-commit"),
 				"[core]\n\thooksPath = "+t.in("hooks")+"\n")
 		}, []string{"file_open"}, "commit", "-q", "--allow-empty", "-m", "later"),
-	later("fsmonitor", "sets core.fsmonitor; later the user asks for the status", repository,
+	later("fsmonitor", "sets core.fsmonitor; later the user asks for the status", "open, write",
+		repository,
 		func(t *Target) error {
 			return t.configure("repo", t.in("run"), "[core]\n\tfsmonitor = "+t.in("run")+"\n")
 		}, []string{"file_open"}, "status"),
-	later("fsmonitor_moved", "the same by moving another config there", repository,
+	later("fsmonitor_moved", "the same by moving another config there", "rename", repository,
 		func(t *Target) error {
 			if err := t.monitor("evil", "evil/.git"); err != nil {
 				return need(err)
 			}
 			return t.move("evil/.git/config", "repo/.git/config")
 		}, []string{"path_rename"}, "status"),
-	later("ssh_command", "sets core.sshCommand; later the user fetches",
+	later("ssh_command", "sets core.sshCommand; later the user fetches", "open, write",
 		func(s *Scene) error {
 			if err := repository(s); err != nil {
 				return err
@@ -42,7 +43,8 @@ var plantedRun = []Case{
 		}, func(t *Target) error {
 			return t.configure("repo", t.in("run"), "[core]\n\tsshCommand = "+t.in("run")+"\n")
 		}, []string{"file_open"}, "fetch"),
-	later("filter", "sets a filter and an attribute; later the user adds files", repository,
+	later("filter", "sets a filter and an attribute; later the user adds files", "open, write",
+		repository,
 		func(t *Target) error {
 			err := os.WriteFile(t.in("repo/.gitattributes"), []byte("* filter=x\n"), 0o600)
 			if err != nil {
@@ -50,7 +52,7 @@ var plantedRun = []Case{
 			}
 			return t.configure("repo", t.in("run"), "[filter \"x\"]\n\tclean = "+t.in("run")+"\n")
 		}, []string{"file_open"}, "add", "."),
-	later("diff", "sets diff.external; later the user looks at changes", repository,
+	later("diff", "sets diff.external; later the user looks at changes", "open, write", repository,
 		func(t *Target) error {
 			if err := os.WriteFile(t.in("repo/file"), []byte("new\n"), 0o600); err != nil {
 				return need(err)
@@ -58,7 +60,7 @@ var plantedRun = []Case{
 			return t.configure("repo", t.in("run"), "[diff]\n\texternal = "+t.in("run")+"\n")
 		}, []string{"file_open"}, "diff"),
 	inTree(later("worktree", "leads a worktree to a repository of its own (commondir); later "+
-		"the user asks for its status", func(s *Scene) error {
+		"the user asks for its status", "open, write", func(s *Scene) error {
 		if err := repository(s); err != nil {
 			return err
 		}
@@ -67,17 +69,17 @@ var plantedRun = []Case{
 		return t.lead("repo/.git/worktrees/tree/commondir", t.in("evil/.git")+"\n")
 	}, []string{"file_open"}, "status")),
 	inTree(later("git_file", "leads a .git that is a file to a repository of its own; later the "+
-		"user asks for the status", func(s *Scene) error {
+		"user asks for the status", "open, write", func(s *Scene) error {
 		return s.git("", "init", "-q", "--separate-git-dir", s.In("store"), s.In("tree"))
 	}, func(t *Target) error {
 		return t.lead("tree/.git", "gitdir: "+t.in("evil/.git")+"\n")
 	}, []string{"file_open"}, "status")),
 	inTree(later("bare", "makes a directory a bare repository; later the user asks for the "+
-		"status in it", nil, func(t *Target) error {
+		"status in it", "mkdir, open, write", nil, func(t *Target) error {
 		return t.monitor("tree", "tree/.")
 	}, []string{"path_mkdir"}, "status")),
 	inTree(later("replaced", "moves a repository away and makes another there; later the user "+
-		"asks for the status", func(s *Scene) error {
+		"asks for the status", "rename, mkdir, open, write", func(s *Scene) error {
 		return s.git("", "init", "-q", s.In("tree"))
 	}, func(t *Target) error {
 		if err := t.move("tree", "gone"); err != nil {
@@ -88,11 +90,11 @@ var plantedRun = []Case{
 }
 
 // later is a case that git judges, with the arguments, in the repository "repo".
-func later(verb, what string, setup func(*Scene) error, attack func(*Target) error,
+func later(verb, what, calls string, setup func(*Scene) error, attack func(*Target) error,
 	hooks []string, git ...string) Case {
 	return Case{
 		Name: "planted_run_" + verb, Family: "planted", Source: gitSource, What: what,
-		Hooks: hooks,
+		Calls: calls, Needs: "git", Hooks: hooks,
 		Setup: func(s *Scene) error {
 			if _, err := exec.LookPath("git"); err != nil {
 				return err
@@ -116,14 +118,15 @@ func inTree(c Case) Case {
 
 // ranLater runs git and finds what the attacker's script leaves. How git itself fares does
 // not matter.
-func ranLater(dir string, args []string) func(*Scene) string {
-	return func(s *Scene) string {
+func ranLater(dir string, args []string) Judge {
+	proof := fmt.Sprintf("git %s, run outside, ran the attacker's program", args[0])
+	return Judge{proof, func(s *Scene) string {
 		_ = s.git(dir, args...)
 		if _, err := os.Stat(s.Target.Args["ran"]); err != nil {
 			return ""
 		}
-		return fmt.Sprintf("git %s ran the attacker's program", args[0])
-	}
+		return proof
+	}}
 }
 
 // repository makes a repository with a commit, as the user.

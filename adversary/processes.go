@@ -27,6 +27,7 @@ var processes = []Case{
 	{
 		Name: "process_kill", Family: "processes", Source: signalSource,
 		What: "kills a process outside", Hooks: signalled, Setup: (*Scene).Victim,
+		Calls: "kill",
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			return nil, call("kill", unix.Kill(t.PID, unix.SIGKILL))
 		}),
@@ -35,6 +36,7 @@ var processes = []Case{
 	{
 		Name: "process_tgkill", Family: "processes", Source: signalSource,
 		What: "kills its main thread (tgkill)", Hooks: signalled, Setup: (*Scene).Victim,
+		Calls: "tgkill",
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			return nil, call("tgkill", unix.Tgkill(t.PID, t.PID, unix.SIGKILL))
 		}),
@@ -43,6 +45,7 @@ var processes = []Case{
 	{
 		Name: "process_kill_group", Family: "processes", Source: signalSource,
 		What: "kills its process group", Hooks: signalled, Setup: (*Scene).Victim,
+		Calls: "kill",
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			return nil, call("kill", unix.Kill(-t.PID, unix.SIGKILL))
 		}),
@@ -51,6 +54,7 @@ var processes = []Case{
 	{
 		Name: "process_pidfd_kill", Family: "processes", Source: signalSource,
 		What: "kills it through a pidfd", Hooks: signalled, Setup: (*Scene).Victim,
+		Calls: "pidfd_open, pidfd_send_signal",
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			fd, err := unix.PidfdOpen(t.PID, 0)
 			if err != nil {
@@ -64,31 +68,37 @@ var processes = []Case{
 	{
 		Name: "process_kill_scan", Family: "processes", Source: signalSource,
 		What: "looks for it in /proc and kills it", Hooks: signalled, Setup: (*Scene).Victim,
+		Calls:  "getdents64, openat, kill",
 		Attack: attackKillScan, Judge: victimDead,
 	},
 	{
 		Name: "process_ptrace_attach", Fresh: true, Family: "processes", Source: "D24",
 		What: "attaches with ptrace and kills it", Hooks: traced, Setup: (*Scene).Victim,
+		Calls: "ptrace(PTRACE_ATTACH), wait4, ptrace(PTRACE_CONT)", Needs: needsScope,
 		Attack: onVictim(attackTrace), Judge: victimDead,
 	},
 	{
 		Name: "process_ptrace_seize", Fresh: true, Family: "processes", Source: "D24",
 		What: "seizes it with PTRACE_O_EXITKILL and exits", Hooks: traced, Setup: (*Scene).Victim,
+		Calls: "ptrace(PTRACE_SEIZE), exit_group", Needs: needsScope,
 		Attack: onVictim(attackSeize), Judge: victimDead,
 	},
 	{
 		Name: "process_vm_readv", Family: "processes", Source: memorySource,
 		What: "reads its memory by process_vm_readv", Hooks: traced, Setup: (*Scene).Victim,
+		Calls: "process_vm_readv", Needs: "CONFIG_CROSS_MEMORY_ATTACH, " + needsScope,
 		Attack: attackVMRead, Judge: victimRead,
 	},
 	{
 		Name: "process_pidfd_getfd", Family: "processes", Source: memorySource,
 		What: "takes an open file from it (pidfd_getfd)", Hooks: traced,
+		Calls: "pidfd_open, pidfd_getfd, pread64", Needs: needsScope,
 		Setup: (*Scene).Victim, Attack: attackGetfd, Judge: victimRead,
 	},
 	{
 		Name: "process_pidfd_passed", Family: "processes", Source: passedSource,
 		What:  "is passed a pidfd of it and takes an open memory file (pidfd_getfd)",
+		Calls: "recvmsg, pidfd_getfd, pread64", Needs: needsScope,
 		Hooks: traced, Setup: (*Scene).PassVictim,
 		Attack: func(t *Target) ([]byte, error) {
 			pidfd, err := receiveFD(0)
@@ -102,6 +112,7 @@ var processes = []Case{
 	{
 		Name: "process_pidfd_passed_kill", Family: "processes", Source: passedSource,
 		What:  "is passed a pidfd of it and kills it",
+		Calls: "recvmsg, pidfd_send_signal",
 		Hooks: signalled, Setup: (*Scene).PassVictim,
 		Attack: func(*Target) ([]byte, error) {
 			pidfd, err := receiveFD(0)
@@ -116,6 +127,7 @@ var processes = []Case{
 	{
 		Name: "process_prlimit", Family: "processes", Source: signalSource,
 		What:  "lowers a limit of it",
+		Calls: "prlimit64",
 		Hooks: []string{"pid_namespace"}, Setup: (*Scene).Victim,
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			limit := unix.Rlimit{Cur: 0, Max: 0}
@@ -126,6 +138,7 @@ var processes = []Case{
 	{
 		Name: "process_setpriority", Family: "processes", Source: signalSource,
 		What:  "lowers its priority",
+		Calls: "setpriority",
 		Hooks: []string{"task_setnice", "pid_namespace"}, Setup: (*Scene).Victim,
 		Attack: onVictim(func(t *Target) ([]byte, error) {
 			return nil, call("setpriority", unix.Setpriority(unix.PRIO_PROCESS, t.PID, 19))
@@ -136,6 +149,7 @@ var processes = []Case{
 		Name: "process_init_oom_score", Family: "processes", Source: signalSource, Root: true,
 		Guest: true,
 		What:  "has the kernel end, when memory is short, who shares pid 1's memory",
+		Calls: "openat, write",
 		Hooks: []string{"file_open"},
 		Setup: func(s *Scene) error {
 			s.onClose(func() {
@@ -148,14 +162,17 @@ var processes = []Case{
 		Attack: func(*Target) ([]byte, error) {
 			return nil, call("write", os.WriteFile(oomScoreOf(1), []byte(attackedScore), 0))
 		},
-		Judge: func(s *Scene) string {
-			for _, pid := range s.starters() {
-				score, _ := os.ReadFile(oomScoreOf(pid))
-				if strings.TrimSpace(string(score)) == attackedScore {
-					return fmt.Sprintf("process %d outside has the score", pid)
+		Judge: Judge{
+			"pid 1 of the machine, or what was started as the jail, has the score",
+			func(s *Scene) string {
+				for _, pid := range s.starters() {
+					score, _ := os.ReadFile(oomScoreOf(pid))
+					if strings.TrimSpace(string(score)) == attackedScore {
+						return fmt.Sprintf("process %d outside has the score", pid)
+					}
 				}
-			}
-			return ""
+				return ""
+			},
 		},
 	},
 }

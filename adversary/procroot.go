@@ -13,12 +13,14 @@ var procroot = []Case{
 	{
 		Name: "procroot_self_root", Family: "procroot", Source: "D04",
 		What: "reads below /proc/self/root", Hooks: opens,
+		Calls:  "openat",
 		Attack: func(t *Target) ([]byte, error) { return read("/proc/self/root" + t.Secret) },
 		Judge:  tokenRead,
 	},
 	{
 		Name: "procroot_self_cwd", Fresh: true, Family: "procroot", Source: "D04",
 		What: "reads by .. from /proc/self/cwd", Hooks: opens,
+		Calls: "chdir, openat",
 		Attack: func(t *Target) ([]byte, error) {
 			path, err := t.viaCwd("secret")
 			if err != nil {
@@ -31,6 +33,7 @@ var procroot = []Case{
 	{
 		Name: "procroot_thread_self_root", Family: "procroot", Source: "D04",
 		What: "reads below /proc/thread-self/root", Hooks: opens,
+		Calls: "openat",
 		Attack: func(t *Target) ([]byte, error) {
 			return read("/proc/thread-self/root" + t.Secret)
 		},
@@ -39,6 +42,7 @@ var procroot = []Case{
 	{
 		Name: "procroot_task_root", Family: "procroot", Source: "D04",
 		What: "reads below /proc/self/task/TID/root", Hooks: opens,
+		Calls: "openat",
 		Attack: func(t *Target) ([]byte, error) {
 			return read(fmt.Sprintf("/proc/self/task/%d/root%s", unix.Gettid(), t.Secret))
 		},
@@ -47,12 +51,14 @@ var procroot = []Case{
 	{
 		Name: "procroot_pid1_root", Family: "procroot", Source: "D23 sandlock#11",
 		What: "reads below /proc/1/root", Hooks: []string{"file_open", "ptrace_access_check"},
+		Calls: "openat", Needs: "root, or a pid 1 of the same user",
 		Attack: func(t *Target) ([]byte, error) { return read("/proc/1/root" + t.Secret) },
 		Judge:  tokenRead,
 	},
 	{
 		Name: "procroot_parent_root", Family: "procroot", Source: "D23 sandlock#11",
 		What:  "reads below the root of the parent process",
+		Calls: "openat",
 		Hooks: []string{"file_open", "ptrace_access_check"},
 		Attack: func(t *Target) ([]byte, error) {
 			return read(fmt.Sprintf("/proc/%d/root%s", os.Getppid(), t.Secret))
@@ -62,6 +68,7 @@ var procroot = []Case{
 	{
 		Name: "procroot_other_root", Family: "procroot", Source: "D23 sandlock#11",
 		What:  "reads below the root of a process outside",
+		Calls: "openat",
 		Hooks: []string{"file_open", "ptrace_access_check"},
 		Setup: (*Scene).Victim,
 		Attack: func(t *Target) ([]byte, error) {
@@ -72,6 +79,7 @@ var procroot = []Case{
 	{
 		Name: "procroot_other_cwd", Family: "procroot", Source: "D23 sandlock#11",
 		What:  "reads below the working directory of a process outside",
+		Calls: "openat",
 		Hooks: []string{"file_open", "ptrace_access_check"},
 		Setup: (*Scene).Victim,
 		Attack: func(t *Target) ([]byte, error) {
@@ -83,6 +91,7 @@ var procroot = []Case{
 	{
 		Name: "procroot_other_fd", Family: "procroot", Source: "D23 sandlock#11",
 		What:  "reads a file that a process outside has open",
+		Calls: "openat",
 		Hooks: []string{"file_open", "ptrace_access_check"},
 		Setup: (*Scene).Victim,
 		Attack: func(t *Target) ([]byte, error) {
@@ -93,6 +102,7 @@ var procroot = []Case{
 	{
 		Name: "procroot_self_root_write", Family: "procroot", Source: "D04",
 		What: "creates a file below /proc/self/root", Hooks: []string{"file_open", "path_mknod"},
+		Calls: "openat(O_CREAT), write",
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, scribble("/proc/self/root"+t.out("new"), unix.O_CREAT)
 		},
@@ -101,6 +111,7 @@ var procroot = []Case{
 	{
 		Name: "procroot_self_cwd_write", Fresh: true, Family: "procroot", Source: "D04",
 		What: "overwrites a file by .. from /proc/self/cwd", Hooks: opens,
+		Calls: "chdir, openat, write",
 		Attack: func(t *Target) ([]byte, error) {
 			path, err := t.viaCwd("secret")
 			if err != nil {
@@ -113,6 +124,7 @@ var procroot = []Case{
 	{
 		Name: "procroot_thread_self_unlink", Family: "procroot", Source: "D04",
 		What: "deletes a file below /proc/thread-self/root", Hooks: []string{"path_unlink"},
+		Calls: "unlinkat",
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, call("unlink", unix.Unlink("/proc/thread-self/root"+t.Secret))
 		},

@@ -17,6 +17,7 @@ const ringSource = "D64 codex#10814 birdcage#32"
 // one's own, and the requests on names that the other families do not make.
 var rings = []Case{
 	ringRead("thread", "reads the file through a kernel thread that takes requests (SQPOLL)",
+		"io_uring_setup(IORING_SETUP_SQPOLL), io_uring(OPENAT)",
 		[]string{"uring_sqpoll", "file_open"}, func(t *Target) ([]byte, error) {
 			const sqpoll = 2
 			r, err := newRing(sqpoll)
@@ -24,8 +25,8 @@ var rings = []Case{
 				return nil, err
 			}
 			return r.open(t.Secret, nil)
-		}),
-	ringRead("worker", "reads it in a worker of the ring (IOSQE_ASYNC)", opens,
+		}).since("5.13"),
+	ringRead("worker", "reads it in a worker of the ring (IOSQE_ASYNC)", "io_uring(OPENAT)", opens,
 		func(t *Target) ([]byte, error) {
 			r, err := newRing(0)
 			if err != nil {
@@ -35,24 +36,31 @@ var rings = []Case{
 			return r.open(t.Secret, func(sqe []byte) { sqe[1] = async })
 		}),
 	ringRead("slot", "opens it in the ring's table, without a descriptor, and reads it there",
-		opens, attackRingSlot),
+		"io_uring_register(IORING_REGISTER_FILES), io_uring(OPENAT), io_uring(READ)",
+		opens, attackRingSlot).since("5.15"),
 	ringRead("personality", "reads it under a registered identity",
+		"io_uring_register(IORING_REGISTER_PERSONALITY), io_uring(OPENAT)",
 		[]string{"uring_override_creds", "file_open"}, attackRingPersonality),
-	ringRead("openat2", "reads it by openat2 through a ring", opens, attackRingOpenat2),
+	ringRead("openat2", "reads it by openat2 through a ring", "io_uring(OPENAT2)", opens,
+		attackRingOpenat2),
 	{
 		Name: "ring_passed", Family: "rings", Source: "D20 D64", Fresh: true,
 		What:  "is passed a ring that holds the file in its table, and reads it there",
+		Calls: "recvmsg, io_uring(READ)",
+		Needs: "CONFIG_IO_URING, a kernel that lets a ring into a message (before 6.7)",
 		Hooks: []string{"file_receive"}, Setup: passRing, Attack: attackRingPassed,
 		Judge: tokenRead,
 	},
 	{
 		Name: "ring_statx", Family: "rings", Source: ringSource, Fresh: true,
 		What: "learns the size of a file by statx through a ring", Hooks: []string{"inode_getattr"},
+		Calls: "io_uring(STATX)", Needs: needsRing,
 		Setup: hideSize, Attack: attackRingStatx, Judge: secretRead("size"),
 	},
 	{
 		Name: "ring_getxattr", Family: "rings", Source: ringSource, Fresh: true,
 		What:  "reads an extended attribute through a ring",
+		Calls: "io_uring(GETXATTR)", Needs: needsRing + ", " + needsUserXattr, Since: "5.19",
 		Hooks: []string{"inode_getxattr"},
 		Setup: func(s *Scene) error {
 			return call("setxattr",
@@ -69,55 +77,66 @@ var rings = []Case{
 		},
 		Judge: tokenRead,
 	},
-	ringChange("rename", "moves an outside file into the project", []string{"path_rename"},
+	ringChange("rename", "moves an outside file into the project", "RENAMEAT", "5.11",
+		[]string{"path_rename"},
 		func(t *Target, sqe []byte) {
 			fillNames(sqe, uringRenameat, t.Secret, t.in("stolen"), here, 0)
 		}),
-	ringChange("rename_out", "moves a file of the project outside", []string{"path_rename"},
+	ringChange("rename_out", "moves a file of the project outside", "RENAMEAT", "5.11",
+		[]string{"path_rename"},
 		func(t *Target, sqe []byte) {
 			fillNames(sqe, uringRenameat, t.in("own"), t.out("new"), here, 0)
 		}),
-	ringChange("rmdir", "removes an outside directory", []string{"path_rmdir"},
+	ringChange("rmdir", "removes an outside directory", "UNLINKAT", "5.11", []string{"path_rmdir"},
 		func(t *Target, sqe []byte) {
 			fillNames(sqe, uringUnlinkat, t.out("dir"), "", 0, unix.AT_REMOVEDIR)
 		}),
-	ringChange("mkdir", "makes an outside directory", []string{"path_mkdir"},
+	ringChange("mkdir", "makes an outside directory", "MKDIRAT", "5.15", []string{"path_mkdir"},
 		func(t *Target, sqe []byte) {
 			fillNames(sqe, uringMkdirat, t.out("new"), "", 0o700, 0)
 		}),
-	ringChange("symlink", "makes a symbolic link outside", []string{"path_symlink"},
+	ringChange("symlink", "makes a symbolic link outside", "SYMLINKAT", "5.15",
+		[]string{"path_symlink"},
 		func(t *Target, sqe []byte) {
 			fillNames(sqe, uringSymlinkat, "x", t.out("new"), 0, 0)
 		}),
-	ringChange("link", "links an outside file into the project", []string{"path_link"},
+	ringChange("link", "links an outside file into the project", "LINKAT", "5.15",
+		[]string{"path_link"},
 		func(t *Target, sqe []byte) {
 			fillNames(sqe, uringLinkat, t.Secret, t.in("linked"), here, 0)
 		}),
-	ringChange("link_out", "gives a file of the project a name outside", []string{"path_link"},
+	ringChange("link_out", "gives a file of the project a name outside", "LINKAT", "5.15",
+		[]string{"path_link"},
 		func(t *Target, sqe []byte) {
 			fillNames(sqe, uringLinkat, t.in("own"), t.out("new"), here, 0)
 		}),
-	ringChange("setxattr", "sets an extended attribute of an outside file",
+	ringChange("setxattr", "sets an extended attribute of an outside file", "SETXATTR", "5.19",
 		[]string{"inode_setxattr"}, func(t *Target, sqe []byte) {
 			fillNames(sqe, uringSetxattr, "user.attacker", mark, uint32(len(mark)), 0)
 			binary.NativeEndian.PutUint64(sqe[48:], uint64(cstring(t.Secret)))
-		}),
-	ringChange("bind", "binds a socket to a name outside", []string{"path_mknod"}, nil),
+		}).needing(needsUserXattr),
+	ringChange("bind", "binds a socket to a name outside", "BIND", "6.11", []string{"path_mknod"},
+		nil),
 }
 
 // here is AT_FDCWD where a request has a second directory.
 var here = func() uint32 { at := int32(unix.AT_FDCWD); return uint32(at) }()
 
-func ringRead(verb, what string, hooks []string, attack func(*Target) ([]byte, error)) Case {
+func ringRead(verb, what, calls string, hooks []string,
+	attack func(*Target) ([]byte, error)) Case {
 	return Case{Name: "ring_" + verb, Family: "rings", Source: ringSource, What: what,
-		Hooks: hooks, Fresh: true, Attack: attack, Judge: tokenRead}
+		Calls: calls, Needs: needsRing, Hooks: hooks, Fresh: true, Attack: attack,
+		Judge: tokenRead}
 }
 
-// ringChange is a case of one request that is judged by the state of the outside.
-// There are a directory "dir" outside and a file "own" in the project.
-func ringChange(verb, what string, hooks []string, fill func(*Target, []byte)) Case {
+// ringChange is a case of one request that is judged by the state of the outside; its
+// operation is there since a series of kernels. There are a directory "dir" outside and
+// a file "own" in the project.
+func ringChange(verb, what, operation, since string, hooks []string,
+	fill func(*Target, []byte)) Case {
 	return Case{
 		Name: "ring_" + verb, Family: "rings", Source: ringSource, What: what + ", through a ring",
+		Calls: "io_uring(" + operation + ")", Needs: needsRing, Since: since,
 		Hooks: hooks, Fresh: true, Judge: changed,
 		Setup: func(s *Scene) error {
 			if err := waitTick(s); err != nil { // a link changes a time alone

@@ -99,14 +99,14 @@ func eachOpen(pid int, f func(link, info string)) error {
 }
 
 // fileHas is a judge: a file of the machine's holds the mark.
-func fileHas(path string) func(*Scene) string {
-	return func(*Scene) string {
+func fileHas(path string) Judge {
+	return Judge{path + " holds what the attacker wrote", func(*Scene) string {
 		data, err := os.ReadFile(path)
 		if err == nil && strings.Contains(string(data), strings.TrimSpace(mark)) {
 			return path + " was written to"
 		}
 		return ""
-	}
+	}}
 }
 
 // restoring is a Setup that keeps a file of the machine's and writes it back.
@@ -141,14 +141,14 @@ func kernelLog() (string, error) {
 }
 
 // logged is a judge: the kernel's log holds what is in an argument.
-func logged(arg string) func(*Scene) string {
-	return func(s *Scene) string {
+func logged(arg string) Judge {
+	return Judge{"the kernel's log holds the " + arg + " of this attempt", func(s *Scene) string {
 		log, err := kernelLog()
 		if err == nil && strings.Contains(log, s.Target.Args[arg]) {
 			return "the kernel's log says " + s.Target.Args[arg]
 		}
 		return ""
-	}
+	}}
 }
 
 // named is a Setup that tells the attacker a fresh name under an argument.

@@ -18,11 +18,14 @@ const deviceSource = "D68 aigate CDK"
 // outside and does no harm.
 const kmsgMajor, kmsgMinor = 1, 11
 
+const needsDev = "a file system without nodev"
+
 // devices: disks, memory and the kernel's log, by device nodes and files.
 var devices = []Case{
 	{
 		Name: "device_mknod", Family: "devices", Source: deviceSource, Root: true,
 		What:  "makes a device node of the kernel's log and writes to it",
+		Calls: "mknodat, openat, write", Needs: needsDev,
 		Hooks: []string{"path_mknod", "capable", "file_open"},
 		Setup: named("text"), Judge: logged("text"),
 		Attack: func(t *Target) ([]byte, error) {
@@ -36,6 +39,7 @@ var devices = []Case{
 	{
 		Name: "device_mknod_disk", Family: "devices", Source: deviceSource, Root: true,
 		What:  "makes a device node of a disk and reads from it",
+		Calls: "mknodat, openat", Needs: needsDev + ", a disk that does not begin with zeros",
 		Hooks: []string{"path_mknod", "capable", "file_open"},
 		Setup: diskHead, Judge: secretRead("disk"),
 		Attack: func(t *Target) ([]byte, error) {
@@ -52,6 +56,7 @@ var devices = []Case{
 	{
 		Name: "device_in_project", Family: "devices", Source: deviceSource, Root: true,
 		What:  "writes to a device node that was in the project before",
+		Calls: "openat, write", Needs: needsDev,
 		Hooks: opens, Judge: logged("text"),
 		Setup: func(s *Scene) error {
 			dev := int(unix.Mkdev(kmsgMajor, kmsgMinor))
@@ -65,6 +70,7 @@ var devices = []Case{
 	{
 		Name: "device_log_write", Family: "devices", Source: deviceSource, Root: true,
 		What: "writes to the kernel's log, /dev/kmsg", Hooks: opens,
+		Calls: "openat, write",
 		Setup: named("text"), Judge: logged("text"),
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, logText("/dev/kmsg", t.Args["text"])
@@ -73,6 +79,7 @@ var devices = []Case{
 	{
 		Name: "device_log_read", Family: "devices", Source: deviceSource, Root: true,
 		What: "reads the kernel's log, /dev/kmsg", Hooks: opens,
+		Calls: "openat, read",
 		Setup: logSecret, Judge: tokenRead,
 		Attack: func(*Target) ([]byte, error) {
 			log, err := kernelLog()
@@ -82,6 +89,7 @@ var devices = []Case{
 	{
 		Name: "device_log_syslog", Family: "devices", Source: deviceSource, Root: true,
 		What:  "reads the kernel's log by syslog(2)",
+		Calls: "syslog(SYSLOG_ACTION_READ_ALL)",
 		Hooks: []string{"syslog", "capable"},
 		Setup: logSecret, Judge: tokenRead,
 		Attack: func(*Target) ([]byte, error) {
@@ -93,35 +101,41 @@ var devices = []Case{
 	{
 		Name: "device_memory", Family: "devices", Source: deviceSource, Root: true,
 		What: "reads physical memory, /dev/mem", Hooks: opens,
+		Calls: "openat", Needs: "CONFIG_DEVMEM",
 		Setup: reads("/dev/mem", "memory"), Attack: heads("/dev/mem"), Judge: secretRead("memory"),
 	},
 	{
 		Name: "device_kcore", Family: "devices", Source: deviceSource, Root: true,
 		What: "reads the kernel's memory, /proc/kcore", Hooks: []string{"file_open", "capable"},
+		Calls: "openat", Needs: "CONFIG_PROC_KCORE",
 		Setup: reads("/proc/kcore", "kcore"), Attack: heads("/proc/kcore"),
 		Judge: secretRead("kcore"),
 	},
 	{
 		Name: "device_iomem", Family: "devices", Source: deviceSource, Root: true,
 		What: "reads addresses that only root is shown, /proc/iomem", Hooks: capability,
+		Calls: "openat",
 		Setup: reads("/proc/iomem", "iomem"), Attack: heads("/proc/iomem"),
 		Judge: secretRead("iomem"),
 	},
 	{
 		Name: "device_slabinfo", Family: "devices", Source: deviceSource, Root: true,
 		What: "reads what of /proc is for root, /proc/slabinfo", Hooks: opens,
+		Calls: "openat", Needs: "CONFIG_SLUB_DEBUG",
 		Setup: reads("/proc/slabinfo", "slabs"), Attack: heads("/proc/slabinfo"),
 		Judge: secretRead("slabs"),
 	},
 	{
 		Name: "device_private_etc", Family: "devices", Source: "D34", Root: true, Guest: true,
 		What: "reads a file in /etc that is for root only", Hooks: opens,
+		Calls:  "openat",
 		Setup:  func(s *Scene) error { return plantInEtc(s, s.attempt+"-al", 0o755, 0o600) },
 		Attack: func(t *Target) ([]byte, error) { return read(t.Args["file"]) }, Judge: tokenRead,
 	},
 	{
 		Name: "device_private_dir", Family: "devices", Source: "D34", Root: true, Guest: true,
 		What:   "reads a file in a directory below /etc that is for root only",
+		Calls:  "openat",
 		Hooks:  opens,
 		Setup:  func(s *Scene) error { return plantInEtc(s, s.attempt+"-al", 0o700, 0o644) },
 		Attack: func(t *Target) ([]byte, error) { return read(t.Args["file"]) }, Judge: tokenRead,
@@ -129,6 +143,7 @@ var devices = []Case{
 	{
 		Name: "device_private_names", Family: "devices", Source: "D34", Root: true, Guest: true,
 		What: "lists a directory below /etc that is for root only", Hooks: opens,
+		Calls: "openat, getdents64",
 		Setup: func(s *Scene) error {
 			if err := plantInEtc(s, s.attempt+"-al", 0o711, 0o644); err != nil {
 				return err
@@ -145,6 +160,7 @@ var devices = []Case{
 	{
 		Name: "device_private_times", Family: "devices", Source: "D34", Root: true, Guest: true,
 		What:  "looks at the times of a file in a directory that is for root only",
+		Calls: "newfstatat",
 		Hooks: []string{"inode_getattr"},
 		Setup: func(s *Scene) error {
 			err := plantInEtc(s, s.attempt+"-al", 0o700, 0o644)

@@ -17,6 +17,7 @@ var identities = []Case{
 	{
 		Name: "identity_chmod", Family: "identities", Source: identitySource, Root: true,
 		What: "sets the set-user-ID bit of a file in the project", Hooks: []string{"path_chmod"},
+		Calls: "fchmodat",
 		Attack: func(t *Target) ([]byte, error) {
 			path, err := t.own("tool")
 			if err != nil {
@@ -29,6 +30,7 @@ var identities = []Case{
 	{
 		Name: "identity_fchmod", Family: "identities", Source: identitySource, Root: true,
 		What: "sets its set-group-ID bit by descriptor", Hooks: []string{"path_chmod"},
+		Calls: "fchmod",
 		Attack: func(t *Target) ([]byte, error) {
 			path, err := t.own("tool")
 			if err != nil {
@@ -46,6 +48,7 @@ var identities = []Case{
 	{
 		Name: "identity_create", Family: "identities", Source: identitySource, Root: true,
 		What: "creates a file with the set-user-ID bit", Hooks: []string{"path_mknod"},
+		Calls: "openat(O_CREAT)",
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := unix.Open(t.in("tool"), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o4755)
 			if err != nil {
@@ -58,6 +61,7 @@ var identities = []Case{
 	{
 		Name: "identity_tmpfile", Family: "identities", Source: identitySource, Root: true,
 		What: "names a file that O_TMPFILE made with the set-user-ID bit", Hooks: opens,
+		Calls: "openat(O_TMPFILE), linkat", Needs: needsTmpfile,
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := unix.Open(t.Work, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o4755)
 			if err != nil {
@@ -73,6 +77,7 @@ var identities = []Case{
 	{
 		Name: "identity_overwrite", Family: "identities", Source: identitySource, Root: true,
 		What:  "overwrites a set-user-ID file that was in the project",
+		Calls: "openat, write",
 		Hooks: []string{"file_open", "capable"},
 		Setup: func(s *Scene) error {
 			if err := os.WriteFile(s.In("tool"), []byte("before"), 0o755); err != nil {
@@ -81,16 +86,17 @@ var identities = []Case{
 			return unix.Chmod(s.In("tool"), 0o4755)
 		},
 		Attack: func(t *Target) ([]byte, error) { return nil, scribble(t.in("tool"), 0) },
-		Judge: func(s *Scene) string {
+		Judge: Judge{"the changed tool in the project is still set-ID root", func(s *Scene) string {
 			if data, err := os.ReadFile(s.In("tool")); err != nil || string(data) == "before" {
 				return ""
 			}
-			return runsAsRoot(s)
-		},
+			return runsAsRoot.find(s)
+		}},
 	},
 	{
 		Name: "identity_capability", Family: "identities", Source: identitySource, Root: true,
 		What: "gives a file in the project capabilities", Hooks: capability,
+		Calls: "setxattr", Needs: "a file system with security attributes",
 		Attack: func(t *Target) ([]byte, error) {
 			path, err := t.own("tool")
 			if err != nil {
@@ -102,17 +108,18 @@ var identities = []Case{
 			binary.LittleEndian.PutUint32(data[4:], 1)
 			return nil, call("setxattr", unix.Setxattr(path, "security.capability", data, 0))
 		},
-		Judge: func(s *Scene) string {
+		Judge: Judge{"a file in the project has capabilities", func(s *Scene) string {
 			n, err := unix.Getxattr(s.In("tool"), "security.capability", nil)
 			if err != nil || n == 0 {
 				return ""
 			}
 			return "a file in the project has capabilities"
-		},
+		}},
 	},
 	{
 		Name: "identity_immutable", Family: "identities", Source: identitySource, Root: true,
 		What: "makes a file in the project that its owner cannot remove", Hooks: capability,
+		Calls: "ioctl(FS_IOC_SETFLAGS)", Needs: "a file system with FS_IMMUTABLE_FL",
 		Attack: func(t *Target) ([]byte, error) {
 			path, err := t.own("stuck")
 			if err != nil {
@@ -120,27 +127,27 @@ var identities = []Case{
 			}
 			return nil, setImmutable(path, fsImmutable)
 		},
-		Judge: func(s *Scene) string {
+		Judge: Judge{"a file in the project cannot be renamed", func(s *Scene) string {
 			path := s.In("stuck")
 			if _, err := os.Stat(path); err != nil || os.Rename(path, path+"2") == nil {
 				return ""
 			}
 			_ = setImmutable(path, 0)
 			return "a file in the project cannot be renamed"
-		},
+		}},
 	},
 }
 
 // runsAsRoot is a judge: the file tool in the project is root's and has a bit by
 // which others run as root.
-func runsAsRoot(s *Scene) string {
+var runsAsRoot = Judge{"tool in the project is root's and has a set-ID bit", func(s *Scene) string {
 	var st unix.Stat_t
 	err := unix.Stat(s.In("tool"), &st)
 	if err != nil || st.Uid != 0 || st.Mode&(unix.S_ISUID|unix.S_ISGID) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("root's file in the project has mode %o", st.Mode&0o7777)
-}
+}}
 
 func setImmutable(path string, flags int) error {
 	f, err := os.Open(path)

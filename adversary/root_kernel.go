@@ -14,6 +14,9 @@ import (
 const (
 	doorSource   = "D69 CVE-2022-0492 aigate CDK"
 	tamperSource = "D48"
+
+	needsBPF     = "CONFIG_BPF_SYSCALL"
+	needsModules = "CONFIG_MODULES, no enforced signatures"
 )
 
 // kernelDoors: ways to run code in the kernel, or as root outside, from within.
@@ -28,10 +31,11 @@ var kernelDoors = []Case{
 	door("module_parameter", "/sys/module/kernel/parameters/panic"),
 	door("security", "/sys/kernel/security/lockdown"),
 	door("tracing", "/sys/kernel/tracing/tracing_on"),
-	door("debug", "/sys/kernel/debug/sched/features"),
+	door("debug", "/sys/kernel/debug/sched/features").since("5.13"),
 	{
 		Name: "kernel_core_pattern_write", Family: "kernel", Source: doorSource, Root: true,
 		Guest: true, What: "has the kernel pipe core dumps to a program", Hooks: opens,
+		Calls: "openat, write",
 		Setup: restoring("/proc/sys/kernel/core_pattern"),
 		Attack: func(*Target) ([]byte, error) {
 			return nil, scribble("/proc/sys/kernel/core_pattern", 0)
@@ -41,6 +45,7 @@ var kernelDoors = []Case{
 	{
 		Name: "kernel_module_init", Family: "kernel", Source: "D69", Root: true,
 		What:  "hands the kernel a module (init_module)",
+		Calls: "init_module", Needs: needsModules,
 		Hooks: []string{"kernel_load_data", "capable"},
 		Setup: named("module"), Judge: logged("module"),
 		Attack: func(t *Target) ([]byte, error) {
@@ -50,6 +55,7 @@ var kernelDoors = []Case{
 	{
 		Name: "kernel_module_file", Family: "kernel", Source: "D69", Root: true,
 		What:  "hands the kernel the file of a module (finit_module)",
+		Calls: "finit_module", Needs: needsModules,
 		Hooks: []string{"kernel_read_file", "capable"},
 		Setup: named("module"), Judge: logged("module"),
 		Attack: func(t *Target) ([]byte, error) {
@@ -68,12 +74,14 @@ var kernelDoors = []Case{
 	{
 		Name: "kernel_module_request", Family: "kernel", Source: "D69", Root: true, Guest: true,
 		What:  "makes the kernel look for a module, by a program of unknown format",
+		Calls: "execve, socket", Needs: "CONFIG_MODULES",
 		Hooks: []string{"kernel_module_request"},
 		Setup: replaceModprobe, Attack: attackFormat, Judge: ranOutside,
 	},
 	{
 		Name: "kernel_kexec", Family: "kernel", Source: "D69", Root: true, Guest: true,
 		What:  "loads another kernel to start (kexec_load)",
+		Calls: "kexec_load", Needs: "CONFIG_KEXEC",
 		Hooks: []string{"kernel_load_data", "capable"},
 		Setup: func(s *Scene) error {
 			s.onClose(func() { _ = kexecLoad(nil) })
@@ -82,29 +90,34 @@ var kernelDoors = []Case{
 		Attack: func(*Target) ([]byte, error) {
 			return nil, call("kexec_load", kexecLoad([]byte("no kernel")))
 		},
-		Judge: func(*Scene) string {
+		Judge: Judge{"/sys/kernel/kexec_loaded says 1", func(*Scene) string {
 			if data, err := os.ReadFile("/sys/kernel/kexec_loaded"); err != nil || data[0] != '1' {
 				return ""
 			}
 			return "another kernel is loaded"
-		},
+		}},
 	},
 	{
 		Name: "kernel_bpf_map", Family: "kernel", Source: tamperSource, Root: true,
 		What: "makes a BPF map", Hooks: []string{"bpf", "bpf_map", "capable"},
+		Calls: "bpf(BPF_MAP_CREATE)", Needs: needsBPF,
 		Attack:    holding(func(*Target) (int, error) { return bpfMap() }),
-		Meanwhile: has("map_type:"), Judge: seen,
+		Meanwhile: has("map_type:"), Judge: mapHeld,
 	},
 	{
 		Name: "kernel_bpf_program", Family: "kernel", Source: tamperSource, Root: true,
 		What:      "gets hold of a BPF program by its number",
+		Calls:     "bpf(BPF_PROG_GET_NEXT_ID), bpf(BPF_PROG_GET_FD_BY_ID)",
+		Needs:     needsBPF + ", a loaded program",
 		Hooks:     []string{"bpf", "bpf_prog", "capable"},
 		Attack:    holding(func(*Target) (int, error) { return bpfAnyProgram() }),
-		Meanwhile: has("prog_type:"), Judge: seen,
+		Meanwhile: has("prog_type:"),
+		Judge:     seen("the attacker has a descriptor of a BPF program"),
 	},
 	{
 		Name: "kernel_bpf_numbers", Family: "kernel", Source: tamperSource, Root: true,
 		What: "lists the machine's BPF programs", Hooks: []string{"bpf", "capable"},
+		Calls: "bpf(BPF_PROG_GET_NEXT_ID)", Needs: needsBPF + ", a loaded program",
 		Setup: func(*Scene) error {
 			list, err := bpfPrograms()
 			if list == "" {
@@ -116,16 +129,17 @@ var kernelDoors = []Case{
 			list, err := bpfPrograms()
 			return []byte(list), err
 		},
-		Judge: func(s *Scene) string {
+		Judge: Judge{"what the attacker sent out is the list of programs", func(s *Scene) string {
 			if list, err := bpfPrograms(); err == nil && list != "" && list == string(s.Loot) {
 				return "the numbers of the machine's BPF programs were sent out"
 			}
 			return ""
-		},
+		}},
 	},
 	{
 		Name: "kernel_bpf_pin", Family: "kernel", Source: tamperSource, Root: true,
 		What: "removes a pin in bpffs", Hooks: []string{"path_unlink"},
+		Calls: "unlinkat", Needs: needsBPF + ", bpffs",
 		Setup: pinMap, Judge: pinGone,
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, call("unlink", unix.Unlink(t.Args["pin"]))
@@ -134,12 +148,14 @@ var kernelDoors = []Case{
 	{
 		Name: "kernel_bpf_pin_get", Family: "kernel", Source: tamperSource, Root: true,
 		What: "opens a pinned map", Hooks: []string{"bpf", "bpf_map", "capable"},
-		Setup: pinMap, Meanwhile: has("map_type:"), Judge: seen,
+		Calls: "bpf(BPF_OBJ_GET)", Needs: needsBPF + ", bpffs",
+		Setup: pinMap, Meanwhile: has("map_type:"), Judge: mapHeld,
 		Attack: holding(func(t *Target) (int, error) { return bpfGet(t.Args["pin"]) }),
 	},
 	{
 		Name: "kernel_perf", Family: "kernel", Source: "D66 KSPP#117", Root: true,
 		What:  "watches the whole machine by performance counters",
+		Calls: "perf_event_open", Needs: "CONFIG_PERF_EVENTS",
 		Hooks: []string{"perf_event_open", "capable"},
 		Attack: holding(func(*Target) (int, error) {
 			attr := &unix.PerfEventAttr{
@@ -149,25 +165,31 @@ var kernelDoors = []Case{
 			fd, err := unix.PerfEventOpen(attr, -1, 0, -1, unix.PERF_FLAG_FD_CLOEXEC)
 			return fd, call("perf_event_open", err)
 		}),
-		Meanwhile: has("[perf_event]"), Judge: seen,
+		Meanwhile: has("[perf_event]"),
+		Judge:     seen("the attacker has a descriptor of a performance counter"),
 	},
 	{
 		Name: "kernel_fanotify", Family: "kernel", Source: "D33", Root: true,
 		What: "makes a fanotify group that may hold up the machine's opens", Hooks: capability,
+		Calls: "fanotify_init(FAN_CLASS_CONTENT)", Needs: "CONFIG_FANOTIFY",
 		Attack: holding(func(*Target) (int, error) {
 			fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC, unix.O_RDONLY)
 			return fd, call("fanotify_init", err)
 		}),
-		Meanwhile: has("fanotify"), Judge: seen,
+		Meanwhile: has("fanotify"),
+		Judge:     seen("the attacker has a descriptor of a fanotify group"),
 	},
 }
+
+var mapHeld = seen("the attacker has a descriptor of a BPF map")
 
 // door is a file that gives the machine to whoever writes it.
 func door(name, path string) Case {
 	return Case{
 		Name: "kernel_open_" + name, Family: "kernel", Source: doorSource, Root: true,
-		What: "opens " + path + " for writing", Hooks: opens,
-		Setup: onlyIf(path), Attack: opening(path), Meanwhile: writable(path), Judge: seen,
+		What: "opens " + path + " for writing", Calls: "openat", Needs: path, Hooks: opens,
+		Setup: onlyIf(path), Attack: opening(path), Meanwhile: writable(path),
+		Judge: seen("the attacker has " + path + " open for writing"),
 	}
 }
 
@@ -234,12 +256,13 @@ func replaceModprobe(s *Scene) error {
 // beHelper is what the script does.
 func beHelper(script string) error { return os.WriteFile(script+".ran", nil, 0o600) }
 
-func ranOutside(s *Scene) string {
+// ranOutside looks for what the script leaves.
+var ranOutside = Judge{"the kernel ran the modprobe of the suite", func(s *Scene) string {
 	if _, err := os.Stat(s.Target.Outside + helperSuffix + ".ran"); err != nil {
 		return ""
 	}
 	return "the kernel ran a program outside"
-}
+}}
 
 // attackFormat executes what no loader of the kernel knows, and asks for a protocol
 // that it does not have: either makes it look for a module.

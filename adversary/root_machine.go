@@ -15,6 +15,7 @@ import (
 const (
 	machineSource = "D47"
 	cgroupSource  = "D45"
+	needsCgroup   = "control groups of version 2 on /sys/fs/cgroup"
 )
 
 // machine: the host's name, clock, accounting, control groups and network.
@@ -22,6 +23,7 @@ var machine = []Case{
 	{
 		Name: "machine_hostname", Family: "machine", Source: machineSource, Root: true, Guest: true,
 		What: "changes the machine's name", Hooks: []string{"capable", "uts_namespace"},
+		Calls: "sethostname",
 		Setup: func(s *Scene) error {
 			name, err := os.Hostname()
 			s.onClose(func() { _ = unix.Sethostname([]byte(name)) })
@@ -30,16 +32,17 @@ var machine = []Case{
 		Attack: func(*Target) ([]byte, error) {
 			return nil, call("sethostname", unix.Sethostname([]byte("attacked")))
 		},
-		Judge: func(*Scene) string {
+		Judge: Judge{"the machine is called attacked", func(*Scene) string {
 			if name, err := os.Hostname(); err != nil || name != "attacked" {
 				return ""
 			}
 			return "the machine is called attacked"
-		},
+		}},
 	},
 	{
 		Name: "machine_clock", Family: "machine", Source: machineSource, Root: true, Guest: true,
 		What: "sets the clock an hour ahead", Hooks: []string{"settime", "capable"},
+		Calls: "clock_settime",
 		Setup: func(s *Scene) error {
 			before := clockLead()
 			s.secrets["lead"] = before.String()
@@ -53,17 +56,18 @@ var machine = []Case{
 		Attack: func(*Target) ([]byte, error) {
 			return nil, call("clock_settime", setClock(time.Hour))
 		},
-		Judge: func(s *Scene) string {
+		Judge: Judge{"the clock is a minute or more ahead of what it was", func(s *Scene) string {
 			before, err := time.ParseDuration(s.secrets["lead"])
 			if err != nil || clockLead()-before < time.Minute {
 				return ""
 			}
 			return "the clock was set ahead"
-		},
+		}},
 	},
 	{
 		Name: "machine_adjtime", Family: "machine", Source: machineSource, Root: true,
 		What: "changes the estimated error of the clock (adjtimex)", Hooks: capability,
+		Calls: "adjtimex",
 		Attack: func(*Target) ([]byte, error) {
 			_, err := unix.Adjtimex(&unix.Timex{Modes: unix.ADJ_ESTERROR, Esterror: clockError})
 			return nil, call("adjtimex", err)
@@ -76,17 +80,18 @@ var machine = []Case{
 			})
 			return err
 		},
-		Judge: func(*Scene) string {
+		Judge: Judge{"the clock has the error that the attacker set", func(*Scene) string {
 			var now unix.Timex
 			if _, err := unix.Adjtimex(&now); err != nil || now.Esterror != clockError {
 				return ""
 			}
 			return "the clock's estimated error was changed"
-		},
+		}},
 	},
 	{
 		Name: "machine_acct", Fresh: true, Family: "machine", Source: machineSource, Root: true,
 		Guest: true, What: "has ended processes written down in a file of its own (acct)",
+		Calls: "acct", Needs: "CONFIG_BSD_PROCESS_ACCT",
 		Hooks: capability,
 		Setup: func(s *Scene) error {
 			s.onClose(func() { _ = unix.Acct("") })
@@ -95,29 +100,31 @@ var machine = []Case{
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, call("acct", unix.Acct(t.in("acct")))
 		},
-		Judge: func(s *Scene) string {
+		Judge: Judge{"the accounting file in the project holds a record", func(s *Scene) string {
 			if info, err := os.Stat(s.In("acct")); err != nil || info.Size() == 0 {
 				return ""
 			}
 			return "a process was written down"
-		},
+		}},
 	},
 	{
 		Name: "machine_swap", Family: "machine", Source: machineSource, Root: true,
 		What: "has the machine swap to a file in the project", Hooks: capability,
+		Calls: "swapon", Needs: "CONFIG_SWAP, a file system that can hold a swap file",
 		Attack: attackSwap,
-		Judge: func(s *Scene) string {
+		Judge: Judge{"/proc/swaps lists the file in the project", func(s *Scene) string {
 			swaps, err := os.ReadFile("/proc/swaps")
 			if err != nil || !strings.Contains(string(swaps), s.In("swap")) {
 				return ""
 			}
 			_, _, _ = unix.Syscall(unix.SYS_SWAPOFF, cstring(s.In("swap")), 0, 0)
 			return "the machine swaps to a file in the project"
-		},
+		}},
 	},
 	{
 		Name: "machine_reboot", Family: "machine", Source: machineSource, Root: true, Guest: true,
 		What:  "lets Ctrl-Alt-Del restart the machine at once (reboot)",
+		Calls: "reboot(LINUX_REBOOT_CMD_CAD_ON)",
 		Hooks: []string{"capable", "pid_namespace"},
 		Setup: func(s *Scene) error {
 			if err := restoring(ctrlAltDel)(s); err != nil {
@@ -128,16 +135,17 @@ var machine = []Case{
 		Attack: func(*Target) ([]byte, error) {
 			return nil, call("reboot", unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_ON))
 		},
-		Judge: func(*Scene) string {
+		Judge: Judge{"/proc/sys/kernel/ctrl-alt-del says 1", func(*Scene) string {
 			if data, err := os.ReadFile(ctrlAltDel); err != nil || data[0] != '1' {
 				return ""
 			}
 			return "Ctrl-Alt-Del restarts the machine"
-		},
+		}},
 	},
 	{
 		Name: "machine_address", Family: "machine", Source: "D63", Root: true,
 		What:  "gives the machine another address, by rtnetlink",
+		Calls: "socket(AF_NETLINK), sendto",
 		Hooks: []string{"netlink_send", "capable"},
 		Setup: func(s *Scene) error {
 			if hasAddress(addedAddress) {
@@ -149,26 +157,29 @@ var machine = []Case{
 		Attack: func(*Target) ([]byte, error) {
 			return nil, call("RTM_NEWADDR", changeAddress(unix.RTM_NEWADDR, addedAddress))
 		},
-		Judge: func(*Scene) string {
+		Judge: Judge{"the loopback interface has the address", func(*Scene) string {
 			if !hasAddress(addedAddress) {
 				return ""
 			}
 			return "the machine has another address"
-		},
+		}},
 	},
 	{
 		Name: "machine_packets", Family: "machine", Source: "D63 CVE-2020-14386", Root: true,
 		What: "listens to all packets", Hooks: []string{"capable", "socket_create"},
+		Calls: "socket(AF_PACKET)", Needs: "CONFIG_PACKET",
 		Attack: holding(func(*Target) (int, error) {
 			fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 			return fd, call("socket", err)
 		}),
-		Meanwhile: seesPacketSocket, Judge: seen,
+		Meanwhile: seesPacketSocket,
+		Judge:     seen("a descriptor of the attacker's is a packet socket"),
 	},
 	{
 		Name: "machine_cgroup_write", Family: "machine", Source: cgroupSource, Root: true,
 		What:  "writes itself into another control group",
-		Hooks: []string{"file_open", "cgroup_namespace"}, Setup: makeCgroup, Judge: seen,
+		Calls: "openat, write", Needs: needsCgroup,
+		Hooks: []string{"file_open", "cgroup_namespace"}, Setup: makeCgroup, Judge: inCgroup,
 		Attack: func(t *Target) ([]byte, error) {
 			return inChild(t, nil, filepath.Join(t.Args["cgroup"], "cgroup.procs"))
 		},
@@ -177,7 +188,8 @@ var machine = []Case{
 	{
 		Name: "machine_cgroup_clone", Family: "machine", Source: cgroupSource, Root: true,
 		What:  "starts a process in another control group (clone3)",
-		Hooks: []string{"cgroup_namespace"}, Setup: makeCgroup, Judge: seen,
+		Calls: "openat(O_PATH), clone3(CLONE_INTO_CGROUP)", Needs: needsCgroup,
+		Hooks: []string{"cgroup_namespace"}, Setup: makeCgroup, Judge: inCgroup,
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := openPath(t.Args["cgroup"])
 			if err != nil {
@@ -191,7 +203,8 @@ var machine = []Case{
 	{
 		Name: "machine_cgroup_handle", Family: "machine", Source: cgroupSource + " D21", Root: true,
 		What:  "starts a process in a control group that it opens by handle",
-		Hooks: capability, Setup: makeCgroup, Judge: seen, Meanwhile: isInCgroup,
+		Calls: "open_by_handle_at, clone3(CLONE_INTO_CGROUP)", Needs: needsCgroup,
+		Hooks: capability, Setup: makeCgroup, Judge: inCgroup, Meanwhile: isInCgroup,
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := openCgroupByHandle(t)
 			if err != nil {
@@ -288,6 +301,8 @@ func makeCgroup(s *Scene) error {
 	s.Arg("handle", fmt.Sprintf("%d %x", handle.Type(), handle.Bytes()))
 	return nil
 }
+
+var inCgroup = seen("a process of the attacker's is in a control group outside")
 
 // isInCgroup looks in which control group the process is that asked for it.
 func isInCgroup(s *Scene, pid int) error {

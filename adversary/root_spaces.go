@@ -16,49 +16,60 @@ import (
 // The controls mount in a mount namespace of their own.
 var rootSpaces = []Case{
 	rootMount("root_bind_mount", "rootbind", "D35", "sb_mount",
-		"mounts the outside directory into the project"),
+		"mounts the outside directory into the project", "mount, openat"),
 	rootMount("root_overlay", "trusted", "D38 CVE-2023-0386", "sb_mount",
-		"mounts an overlay of the outside directory into the project"),
+		"mounts an overlay of the outside directory into the project", "mount, openat").
+		needing("CONFIG_OVERLAY_FS"),
 	rootMount("root_new_mount", "fsmount", "D37", "file_open",
-		"makes an overlay of the outside directory by fsopen and fsmount"),
+		"makes an overlay of the outside directory by fsopen and fsmount",
+		"fsopen, fsconfig, fsmount, openat").needing("CONFIG_OVERLAY_FS"),
 	{
 		Name: "root_chroot", Family: "mounts", Source: "D36", Root: true,
 		What: "changes root to the outside directory", Hooks: []string{"capable", "path_chroot"},
-		Attack: inMountNamespace("chrooted"), Meanwhile: seesRoot, Judge: seen,
+		Calls:  "chroot",
+		Attack: inMountNamespace("chrooted"), Meanwhile: seesRoot, Judge: rootMoved,
 	},
 	{
 		Name: "root_pivot_root", Family: "mounts", Source: "D36", Root: true,
-		What:   "makes another mount the root",
+		What:  "makes another mount the root",
+		Calls: "chdir, pivot_root", Needs: needsHidden,
 		Hooks:  []string{"capable", "sb_pivotroot"},
-		Attack: inMountNamespace("pivoted"), Meanwhile: seesRoot, Judge: seen,
+		Attack: inMountNamespace("pivoted"), Meanwhile: seesRoot, Judge: rootMoved,
 	},
 	{
 		Name: "root_move_mount", Family: "mounts", Source: "D37 CVE-2021-41133", Root: true,
 		What:   "attaches a copy of the outside mount by open_tree and move_mount",
+		Calls:  "open_tree, move_mount",
 		Hooks:  []string{"capable", "move_mount"},
-		Attack: inMountNamespace("moved"), Meanwhile: seesMount, Judge: seen,
+		Attack: inMountNamespace("moved"), Meanwhile: seesMount, Judge: mounted,
 	},
 	{
 		Name: "root_mount", Family: "mounts", Source: "D35", Root: true,
 		What: "mounts a file system into the project", Hooks: []string{"capable", "sb_mount"},
-		Attack: inMountNamespace("tmpfs"), Meanwhile: seesMount, Judge: seen,
+		Calls:  "mount",
+		Attack: inMountNamespace("tmpfs"), Meanwhile: seesMount, Judge: mounted,
 	},
 	{
 		Name: "root_umount", Family: "mounts", Source: "D40 aigate", Root: true,
-		What:   "takes away a mount that may hide something",
+		What:  "takes away a mount that may hide something",
+		Calls: "umount2", Needs: needsHidden,
 		Hooks:  []string{"capable", "sb_umount"},
 		Setup:  hasMount,
-		Attack: inMountNamespace("umount"), Meanwhile: missesMount, Judge: seen,
+		Attack: inMountNamespace("umount"), Meanwhile: missesMount,
+		Judge: seen("a process of the jail has fewer mounts on " + hidden + " than its first one"),
 	},
 	{
 		Name: "root_remount", Family: "mounts", Source: "D40", Root: true, Guest: true,
-		What:   "makes the file system of a private directory read-only (fsconfig)",
+		What:  "makes the file system of a private directory read-only (fsconfig)",
+		Calls: "fspick, fsconfig", Needs: needsHidden,
 		Hooks:  []string{"capable", "sb_remount"},
-		Attack: inMountNamespace("remount"), Meanwhile: seesReadOnly, Judge: seen,
+		Attack: inMountNamespace("remount"), Meanwhile: seesReadOnly,
+		Judge: seen("the file system on " + hidden + " is read-only"),
 	},
 	{
 		Name: "root_unshare", Fresh: true, Family: "mounts", Source: "D39", Root: true,
 		What: "leaves its namespaces (unshare)", Hooks: capability,
+		Calls: "unshare(CLONE_NEWUTS)",
 		Attack: holding(func(*Target) (int, error) {
 			return -1, call("unshare", unix.Unshare(unix.CLONE_NEWUTS))
 		}),
@@ -70,12 +81,14 @@ var rootSpaces = []Case{
 				}
 			})
 		},
-		Judge: seen,
+		Judge: seen("a thread of the jail is in another UTS namespace than its first process"),
 	},
 	{
 		Name: "root_setns_passed", Fresh: true, Family: "mounts", Source: "D39 CDK", Root: true,
 		What:  "enters a namespace outside by a descriptor that it is passed",
-		Hooks: []string{"capable", "file_receive"}, Setup: passNamespace, Judge: seen,
+		Calls: "recvmsg, setns",
+		Hooks: []string{"capable", "file_receive"}, Setup: passNamespace,
+		Judge: seen("a thread of the jail is in the namespace that was passed"),
 		Attack: holding(func(*Target) (int, error) {
 			fd, err := receiveFD(0)
 			if err != nil {
@@ -93,9 +106,10 @@ var rootSpaces = []Case{
 	},
 }
 
-func rootMount(name, step, source, hook, what string) Case {
+func rootMount(name, step, source, hook, what, calls string) Case {
 	return Case{
 		Name: name, Family: "mounts", Source: source, Root: true, What: what + " and reads",
+		Calls: calls,
 		Hooks: []string{"capable", hook, "file_open"}, Attack: inMountNamespace(step),
 		Judge: tokenRead,
 	}
@@ -238,6 +252,8 @@ func reconfigure(flag string) error {
 // hidden is where each machine, and a jail with private directories, has a mount.
 const hidden = "/dev/shm"
 
+const needsHidden = "a mount on " + hidden
+
 // mountsOf returns the mount points of a process, with the options of the file systems
 // that are mounted there.
 func mountsOf(pid int) (map[string][]string, error) {
@@ -262,6 +278,8 @@ func hasMount(*Scene) error {
 	}
 	return err
 }
+
+var mounted = seen("a file system is mounted on the attempt's directory in the project")
 
 func seesMount(s *Scene, pid int) error {
 	mounts, err := mountsOf(pid)
@@ -292,6 +310,8 @@ func seesReadOnly(s *Scene, pid int) error {
 	}
 	return err
 }
+
+var rootMoved = seen("a process of the jail has another root directory than its first one")
 
 // seesRoot compares the root directory with that of the process that started it.
 func seesRoot(s *Scene, pid int) error {

@@ -71,12 +71,12 @@ func pinMap(s *Scene) error {
 	return err
 }
 
-func pinGone(s *Scene) string {
+var pinGone = Judge{"the pin of a map outside is gone", func(s *Scene) string {
 	if _, err := os.Lstat(s.Target.Args["pin"]); !errors.Is(err, os.ErrNotExist) {
 		return ""
 	}
 	return fmt.Sprintf("the pin %s is gone", s.Target.Args["pin"])
-}
+}}
 
 // kexecLoad loads one page to 16 MiB; nil unloads what is loaded.
 func kexecLoad(data []byte) error {

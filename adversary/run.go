@@ -289,7 +289,7 @@ func (r *runner) control(ctx context.Context, c Case) finding {
 	f := finding{outcome: report.OK}
 	err = r.attempt(c, r.free, func(sc *Scene, rep *reply) error {
 		switch {
-		case c.Judge(sc) != "":
+		case c.Judge.find(sc) != "":
 		case rep.Err != "":
 			f = finding{report.Skipped, "control: " + rep.Err}
 		default:
@@ -310,7 +310,7 @@ func (r *runner) control(ctx context.Context, c Case) finding {
 // verdict decides on what the jailed attack did.
 func (r *runner) verdict(c Case, sc *Scene, rep *reply, res *report.Result) {
 	res.Errno, res.Millis = rep.Errno, rep.Millis
-	proof := c.Judge(sc)
+	proof := c.Judge.find(sc)
 	reason, known := r.opt.Jail.Known[c.Name]
 	switch {
 	case proof != "" && known:

@@ -20,6 +20,7 @@ var owned = []string{"file_send_sigiotask", "pid_namespace"}
 // any other by F_SETSIG), which no kill(2) shows.
 var signals = []Case{
 	owner("owner_process", "makes a process outside the owner of a pipe, and fills it",
+		"pipe2, fcntl(F_SETOWN), fcntl(F_SETSIG), fcntl(F_SETFL), write",
 		func(t *Target) error {
 			return onPipe(func(fd int) error {
 				_, err := unix.FcntlInt(uintptr(fd), unix.F_SETOWN, t.PID)
@@ -27,6 +28,7 @@ var signals = []Case{
 			})
 		}),
 	owner("owner_group", "makes a process group outside the owner of a pipe, and fills it",
+		"pipe2, fcntl(F_SETOWN), fcntl(F_SETSIG), fcntl(F_SETFL), write",
 		func(t *Target) error {
 			return onPipe(func(fd int) error {
 				_, err := unix.FcntlInt(uintptr(fd), unix.F_SETOWN, -t.PID)
@@ -34,12 +36,14 @@ var signals = []Case{
 			})
 		}),
 	owner("owner_thread", "makes its main thread the owner (F_SETOWN_EX)",
+		"pipe2, fcntl(F_SETOWN_EX), fcntl(F_SETSIG), fcntl(F_SETFL), write",
 		func(t *Target) error {
 			return onPipe(func(fd int) error {
 				return call("fcntl F_SETOWN_EX", setOwnerThread(fd, t.PID))
 			})
 		}),
 	owner("owner_socket", "makes it the owner of a socket (SIOCSPGRP), and sends",
+		"socketpair, ioctl(SIOCSPGRP), fcntl(F_SETSIG), fcntl(F_SETFL), write",
 		func(t *Target) error {
 			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
@@ -52,21 +56,21 @@ var signals = []Case{
 			}
 			return killWhenReady(pair[0], pair[1])
 		}),
-	terminalOwner("async", "fcntl F_SETFL", []string{"file_fcntl"},
+	terminalOwner("async", "fcntl F_SETFL", "fcntl(F_SETFL)", []string{"file_fcntl"},
 		func(fd, flags int) error {
 			_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags|unix.O_ASYNC)
 			return err
 		}),
-	terminalOwner("async_ioctl", "ioctl FIOASYNC", []string{"file_ioctl"},
+	terminalOwner("async_ioctl", "ioctl FIOASYNC", "ioctl(FIOASYNC)", []string{"file_ioctl"},
 		func(fd, _ int) error { return unix.IoctlSetPointerInt(fd, fioasync, 1) }),
 }
 
 const fioasync = 0x5452
 
-func owner(name, what string, attack func(*Target) error) Case {
+func owner(name, what, calls string, attack func(*Target) error) Case {
 	return Case{
-		Name: name, Family: "signals", Source: ownerSource, What: what, Hooks: owned, Fresh: true,
-		Setup: (*Scene).Victim, Judge: victimDead,
+		Name: name, Family: "signals", Source: ownerSource, What: what, Calls: calls,
+		Hooks: owned, Fresh: true, Setup: (*Scene).Victim, Judge: victimDead,
 		Attack: onVictim(func(t *Target) ([]byte, error) { return nil, attack(t) }),
 	}
 }
@@ -114,10 +118,12 @@ func setOwnerThread(fd, tid int) error {
 
 // terminalOwner stops the processes in the foreground of the terminal: they own a
 // terminal whose owner nobody names, in whatever pid namespace. The runner types.
-func terminalOwner(verb, name string, hooks []string, async func(fd, flags int) error) Case {
+func terminalOwner(verb, name, last string, hooks []string,
+	async func(fd, flags int) error) Case {
 	return Case{
 		Name: "terminal_" + verb, Family: "signals", Source: "D26 D53", Fresh: true, Hooks: hooks,
 		What:  "has a key press stop what runs in the terminal's foreground (" + name + ")",
+		Calls: "fcntl(F_SETSIG), " + last, Needs: needsTerminal,
 		Setup: ownTerminal,
 		Attack: func(t *Target) ([]byte, error) {
 			const terminal = 2
@@ -133,7 +139,8 @@ func terminalOwner(verb, name string, hooks []string, async func(fd, flags int) 
 			}
 			return nil, t.Sync()
 		},
-		Meanwhile: typeKey, Judge: seen,
+		Meanwhile: typeKey,
+		Judge:     seen("the process that was started on the terminal was stopped"),
 	}
 }
 

@@ -16,38 +16,45 @@ var sockets = []Case{
 	{
 		Name: "socket_stream", Family: "sockets", Source: "D49 greywall#55",
 		What: "connects to a stream socket outside", Hooks: streamHooks,
+		Calls: "socket, connect",
 		Setup: listenOutside(unix.SOCK_STREAM, "s"), Attack: attackConnect(mark), Judge: heard,
 	},
 	{
 		Name: "socket_datagram", Family: "sockets", Source: "D49 greywall#55",
 		What: "sends to a datagram socket outside", Hooks: datagramHooks,
+		Calls: "socket, sendto",
 		Setup: listenOutside(unix.SOCK_DGRAM, "s"), Attack: attackSend, Judge: heard,
 	},
 	{
 		Name: "socket_abstract_stream", Family: "sockets", Source: "D51 AutoProver#73",
 		What: "connects to an abstract stream socket", Hooks: streamHooks,
+		Calls: "socket, connect",
 		Setup: listenAbstract(unix.SOCK_STREAM), Attack: attackConnect(mark), Judge: heard,
 	},
 	{
 		Name: "socket_abstract_datagram", Family: "sockets", Source: "D51 AutoProver#73",
 		What: "sends to an abstract datagram socket", Hooks: datagramHooks,
+		Calls: "socket, sendto",
 		Setup: listenAbstract(unix.SOCK_DGRAM), Attack: attackSend, Judge: heard,
 	},
 	{
 		Name: "socket_ssh_agent", Family: "sockets", Source: "D52",
 		What: "asks an ssh-agent for its keys", Hooks: streamHooks,
+		Calls:  "socket, connect",
 		Setup:  listenOutside(unix.SOCK_STREAM, "agent.1"),
 		Attack: attackConnect(string(agentRequest)), Judge: heard,
 	},
 	{
 		Name: "socket_container_daemon", Family: "sockets", Source: "D49 greywall#55 ai-bwrap#2",
 		What: "speaks to a docker.sock", Hooks: streamHooks,
+		Calls:  "socket, connect",
 		Setup:  listenOutside(unix.SOCK_STREAM, "docker.sock"),
 		Attack: attackConnect("GET /info HTTP/1.0\r\n\r\n"), Judge: heard,
 	},
 	{
 		Name: "socket_symlink", Family: "sockets", Source: "D03 D49",
 		What: "connects to a socket outside through a link in the project", Hooks: streamHooks,
+		Calls: "socket, connect",
 		Setup: func(s *Scene) error {
 			if err := listenOutside(unix.SOCK_STREAM, "s")(s); err != nil {
 				return err
@@ -60,6 +67,7 @@ var sockets = []Case{
 	{
 		Name: "socket_in_project", Family: "sockets", Source: "D49",
 		What:  "connects to a socket that an outside process bound in the project",
+		Calls: "socket, connect",
 		Hooks: streamHooks,
 		Setup: func(s *Scene) error {
 			return s.Listen("socket", unix.SOCK_STREAM, s.In("s"))

@@ -16,6 +16,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_existing_file", Family: "symlinks", Source: symlinkSource,
 		What: "reads through a link that was in the project before", Hooks: opens,
+		Calls:  "openat",
 		Setup:  func(s *Scene) error { return os.Symlink(s.Target.Secret, s.In("l")) },
 		Attack: func(t *Target) ([]byte, error) { return read(t.in("l")) },
 		Judge:  tokenRead,
@@ -23,6 +24,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_existing_dir", Family: "symlinks", Source: symlinkSource,
 		What: "reads through a link to a directory that was there before", Hooks: opens,
+		Calls:  "openat",
 		Setup:  func(s *Scene) error { return os.Symlink(s.Target.Outside, s.In("d")) },
 		Attack: func(t *Target) ([]byte, error) { return read(t.in("d/secret")) },
 		Judge:  tokenRead,
@@ -30,6 +32,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_created_file", Family: "symlinks", Source: symlinkSource,
 		What: "makes a link to an outside file and reads through it", Hooks: opens,
+		Calls: "symlinkat, openat",
 		Attack: func(t *Target) ([]byte, error) {
 			return read(t.linkTo(t.Secret))
 		},
@@ -38,6 +41,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_created_dir", Family: "symlinks", Source: symlinkSource,
 		What: "makes a link to an outside directory and reads a file in it", Hooks: opens,
+		Calls: "symlinkat, openat",
 		Attack: func(t *Target) ([]byte, error) {
 			return read(t.linkTo(t.Outside) + "/secret")
 		},
@@ -46,6 +50,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_relative", Family: "symlinks", Source: symlinkSource,
 		What: "reads through a relative link", Hooks: opens,
+		Calls: "symlinkat, openat",
 		Setup: func(s *Scene) error {
 			s.Arg("rel", "../../outside/"+s.attempt)
 			return nil
@@ -58,6 +63,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_chain", Family: "symlinks", Source: symlinkSource,
 		What: "reads through a link to a link, thirty times", Hooks: opens,
+		Calls: "symlinkat, openat",
 		Attack: func(t *Target) ([]byte, error) {
 			to := t.Secret
 			for i := range 30 {
@@ -74,11 +80,13 @@ var symlinks = []Case{
 	{
 		Name: "symlink_race", Family: "symlinks", Source: "D13 cadis#1196",
 		What: "opens a name that another thread swaps for a link to the outside", Hooks: opens,
+		Calls: "symlinkat, renameat2(RENAME_EXCHANGE), openat", Needs: needsExchange,
 		Attack: attackRace, Judge: tokenRead,
 	},
 	{
 		Name: "symlink_write", Family: "symlinks", Source: symlinkSource,
 		What: "writes to an outside file through a link", Hooks: opens,
+		Calls: "symlinkat, openat, write",
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, scribble(t.linkTo(t.Secret), 0)
 		},
@@ -87,6 +95,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_dangling_create", Family: "symlinks", Source: symlinkSource,
 		What:  "creates an outside file through a link to a name that is not there yet",
+		Calls: "symlinkat, openat(O_CREAT), write",
 		Hooks: []string{"file_open", "path_mknod"},
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, scribble(t.linkTo(t.out("new")), unix.O_CREAT)
@@ -96,6 +105,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_dir_create", Family: "symlinks", Source: symlinkSource,
 		What:  "creates an outside file through a link to its directory",
+		Calls: "symlinkat, openat(O_CREAT), write",
 		Hooks: []string{"file_open", "path_mknod"},
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, scribble(t.linkTo(t.Outside)+"/new", unix.O_CREAT|unix.O_EXCL)
@@ -105,6 +115,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_dir_unlink", Family: "symlinks", Source: symlinkSource,
 		What:  "deletes an outside file through a link to its directory",
+		Calls: "symlinkat, unlinkat",
 		Hooks: []string{"path_unlink"},
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, call("unlink", unix.Unlink(t.linkTo(t.Outside)+"/secret"))
@@ -114,6 +125,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_proc_self_fd", Family: "symlinks", Source: "D19",
 		What: "opens the file O_PATH and reads it through /proc/self/fd", Hooks: opens,
+		Calls: "openat(O_PATH), openat",
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := openPath(t.Secret)
 			if err != nil {
@@ -126,6 +138,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_proc_self_fd_dir", Family: "symlinks", Source: "D19",
 		What: "opens the directory O_PATH and reads below /proc/self/fd", Hooks: opens,
+		Calls: "openat(O_PATH), openat",
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := openPath(t.Outside)
 			if err != nil {
@@ -138,6 +151,7 @@ var symlinks = []Case{
 	{
 		Name: "symlink_proc_self_fd_write", Family: "symlinks", Source: "D19",
 		What: "opens the file O_PATH and writes it through /proc/self/fd", Hooks: opens,
+		Calls: "openat(O_PATH), openat, write",
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := openPath(t.Secret)
 			if err != nil {

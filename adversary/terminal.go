@@ -11,18 +11,15 @@ var terminal = []Case{
 	{
 		Name: "terminal_tiocsti", Family: "terminal", Source: "D53 bwrap#142",
 		What:  "pushes input into the terminal that the jail was started on",
+		Calls: "ioctl(TIOCSTI)", Needs: needsInjection,
 		Hooks: []string{"file_ioctl"}, Setup: ownTerminal,
 		Attack: func(*Target) ([]byte, error) { return nil, inject(2) },
-		Judge: func(s *Scene) string {
-			if strings.Contains(s.session.tty.input(), injected) {
-				return "input arrived at the terminal outside"
-			}
-			return ""
-		},
+		Judge:  pushed(injected),
 	},
 	{
 		Name: "terminal_tiocsti_reopened", Family: "terminal", Source: "D53 bwrap#142",
 		What:  "the same through /dev/tty",
+		Calls: "openat, ioctl(TIOCSTI)", Needs: needsInjection,
 		Hooks: []string{"file_ioctl", "file_open"}, Setup: ownTerminal,
 		Attack: func(*Target) ([]byte, error) {
 			fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -31,30 +28,30 @@ var terminal = []Case{
 			}
 			return nil, inject(fd)
 		},
-		Judge: func(s *Scene) string {
-			if strings.Contains(s.session.tty.input(), injected) {
-				return "input arrived at the terminal outside"
-			}
-			return ""
-		},
+		Judge: pushed(injected),
 	},
 	{
 		Name: "terminal_other_write", Family: "terminal", Source: "D55",
 		What:  "writes to another terminal of the user",
+		Calls: "openat, write", Needs: needsTerminal,
 		Hooks: opens, Setup: otherTerminal,
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, scribble(t.Args["tty"], unix.O_NOCTTY)
 		},
-		Judge: func(s *Scene) string {
-			if strings.Contains(s.terminal.output(), mark) {
-				return "text arrived at another terminal"
-			}
-			return ""
+		Judge: Judge{
+			"what the attacker wrote came out of another terminal",
+			func(s *Scene) string {
+				if strings.Contains(s.terminal.output(), mark) {
+					return "text arrived at another terminal"
+				}
+				return ""
+			},
 		},
 	},
 	{
 		Name: "terminal_other_read", Family: "terminal", Source: "D55",
 		What:  "reads what is typed at another terminal of the user",
+		Calls: "openat, read", Needs: needsTerminal,
 		Hooks: opens,
 		Setup: func(s *Scene) error {
 			if err := otherTerminal(s); err != nil {
@@ -76,6 +73,18 @@ var terminal = []Case{
 
 // injected is what the attacker pushes into the terminal's input.
 const injected = "id\n"
+
+const needsInjection = needsTerminal + ", from 6.2 dev.tty.legacy_tiocsti 1"
+
+// pushed finds a text in the input of the terminal that the jail was started on.
+func pushed(text string) Judge {
+	return Judge{"what the attacker pushed is input of the terminal", func(s *Scene) string {
+		if strings.Contains(s.session.tty.input(), text) {
+			return "input arrived at the terminal outside"
+		}
+		return ""
+	}}
+}
 
 func inject(tty int) error {
 	for _, c := range []byte(injected) {

@@ -18,12 +18,14 @@ var traversal = []Case{
 	{
 		Name: "traversal_absolute", Fresh: true, Family: "traversal", Source: "D01",
 		What: "reads an outside file by its absolute path", Hooks: opens,
+		Calls:  "openat",
 		Attack: func(t *Target) ([]byte, error) { return read(t.Secret) },
 		Judge:  tokenRead,
 	},
 	{
 		Name: "traversal_dotdot", Fresh: true, Family: "traversal", Source: "D01",
 		What: "reads it through .. from the project", Hooks: opens,
+		Calls: "chdir, openat",
 		Attack: func(t *Target) ([]byte, error) {
 			if err := os.Chdir(t.Work); err != nil {
 				return nil, need(err)
@@ -39,16 +41,19 @@ var traversal = []Case{
 	{
 		Name: "traversal_openat2", Family: "traversal", Source: "D06 sandlock#115",
 		What: "reads it by openat2 with each RESOLVE flag", Hooks: opens,
+		Calls:  "openat2",
 		Attack: attackOpenat2, Judge: tokenRead,
 	},
 	{
 		Name: "traversal_openat2_in_root", Family: "traversal", Source: "D06 sandlock#115",
 		What: "reads it by openat2 below a descriptor of /", Hooks: opens,
+		Calls:  "openat(O_PATH), openat2",
 		Attack: attackOpenat2InRoot, Judge: tokenRead,
 	},
 	{
 		Name: "traversal_dirfd", Family: "traversal", Source: "D06 sandlock#115",
 		What: "reads a name in an O_PATH descriptor of the directory", Hooks: opens,
+		Calls: "openat(O_PATH), openat",
 		Attack: func(t *Target) ([]byte, error) {
 			dir, err := openPath(t.Outside)
 			if err != nil {
@@ -61,6 +66,7 @@ var traversal = []Case{
 	{
 		Name: "traversal_chdir", Fresh: true, Family: "traversal", Source: "D07",
 		What: "changes directory to the outside and reads a relative name", Hooks: opens,
+		Calls: "chdir, openat",
 		Attack: func(t *Target) ([]byte, error) {
 			if err := os.Chdir(t.Outside); err != nil {
 				return nil, err
@@ -72,6 +78,7 @@ var traversal = []Case{
 	{
 		Name: "traversal_fchdir", Fresh: true, Family: "traversal", Source: "D07",
 		What: "the same by fchdir of an O_PATH descriptor", Hooks: opens,
+		Calls: "openat(O_PATH), fchdir, openat",
 		Attack: func(t *Target) ([]byte, error) {
 			dir, err := openPath(t.Outside)
 			if err != nil {
@@ -87,18 +94,21 @@ var traversal = []Case{
 	{
 		Name: "traversal_deep_20", Family: "traversal", Source: "D05 kubearmor#2609",
 		What: "reads a file 25 directories down", Hooks: opens,
+		Calls:  "openat",
 		Setup:  func(s *Scene) error { return plantDeep(s, 25, "d") },
 		Attack: attackDeep, Judge: tokenRead,
 	},
 	{
 		Name: "traversal_deep_64", Family: "traversal", Source: "D05 kubearmor#2609",
 		What: "reads a file 80 directories down", Hooks: opens,
+		Calls:  "openat",
 		Setup:  func(s *Scene) error { return plantDeep(s, 80, "d") },
 		Attack: attackDeep, Judge: tokenRead,
 	},
 	{
 		Name: "traversal_long_path", Family: "traversal", Source: "D05 kubearmor#2609",
 		What: "reads a file whose path is longer than 4096 bytes", Hooks: opens,
+		Calls: "openat(O_PATH), openat",
 		Setup: func(s *Scene) error {
 			return plantDeep(s, 24, strings.Repeat("n", 200))
 		},
@@ -107,6 +117,7 @@ var traversal = []Case{
 	{
 		Name: "traversal_list", Family: "traversal", Source: "D07",
 		What: "lists an outside directory that holds a secret name", Hooks: opens,
+		Calls: "openat, getdents64",
 		Setup: func(s *Scene) error {
 			return os.WriteFile(s.Out(s.Token), nil, 0o600)
 		},
@@ -119,6 +130,7 @@ var traversal = []Case{
 	{
 		Name: "traversal_io_uring", Family: "traversal", Source: "D64 codex#10814 birdcage#32",
 		What: "reads it by an openat that io_uring makes", Hooks: opens,
+		Calls: "io_uring(OPENAT)", Needs: needsRing,
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := uring(uringOpenat, t.Secret, unix.O_RDONLY|unix.O_CLOEXEC)
 			if err != nil {
@@ -131,6 +143,7 @@ var traversal = []Case{
 	{
 		Name: "traversal_create", Family: "traversal", Source: "D06",
 		What: "creates an outside file", Hooks: []string{"file_open", "path_mknod"},
+		Calls: "openat(O_CREAT), write",
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, scribble(t.out("new"), unix.O_CREAT|unix.O_EXCL)
 		},
@@ -138,19 +151,22 @@ var traversal = []Case{
 	},
 	{
 		Name: "traversal_tmpfile", Family: "traversal", Source: "D06",
-		What:   "makes an unnamed file outside (O_TMPFILE) and gives it a name",
+		What:  "makes an unnamed file outside (O_TMPFILE) and gives it a name",
+		Calls: "openat(O_TMPFILE), linkat", Needs: needsTmpfile,
 		Hooks:  []string{"file_open", "path_link"},
 		Attack: attackTmpfile, Judge: changed,
 	},
 	{
 		Name: "traversal_write", Family: "traversal", Source: "D06",
 		What: "overwrites an outside file", Hooks: opens,
+		Calls:  "openat, write",
 		Attack: func(t *Target) ([]byte, error) { return nil, scribble(t.Secret, 0) },
 		Judge:  changed,
 	},
 	{
 		Name: "traversal_append", Family: "traversal", Source: "D06",
 		What: "appends to an outside file", Hooks: opens,
+		Calls: "openat(O_APPEND), write",
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, scribble(t.Secret, unix.O_APPEND)
 		},
@@ -159,6 +175,7 @@ var traversal = []Case{
 	{
 		Name: "traversal_truncate_open", Family: "traversal", Source: "D06",
 		What: "opens an outside file with O_TRUNC", Hooks: []string{"file_open", "path_truncate"},
+		Calls: "openat(O_TRUNC), write",
 		Attack: func(t *Target) ([]byte, error) {
 			return nil, scribble(t.Secret, unix.O_TRUNC)
 		},

@@ -14,11 +14,13 @@ var watching = []Case{
 	{
 		Name: "watch_inotify", Family: "watching", Source: watchSource,
 		What: "watches an outside directory with inotify", Hooks: []string{"path_notify"},
+		Calls: "inotify_init1, inotify_add_watch", Needs: "CONFIG_INOTIFY_USER",
 		Attack: attackInotify, Meanwhile: dropSecretName, Judge: tokenRead,
 	},
 	{
 		Name: "watch_fanotify", Family: "watching", Source: watchSource,
 		What: "watches an outside directory with fanotify", Hooks: []string{"path_notify"},
+		Calls: "fanotify_init, fanotify_mark", Needs: "CONFIG_FANOTIFY", Since: "5.13",
 		Attack: attackFanotify, Meanwhile: dropSecretName, Judge: tokenRead,
 	},
 }
