@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Definition is another sandbox and its settings for the same task as ours: an
@@ -175,6 +177,7 @@ var definitions = []Definition{
 		Network: "all",
 		Note: "its network is all or none, and an agent needs one; has no policy of its own, " +
 			"so all depends on the options",
+		ready: limitsUserNamespaces,
 	},
 	{
 		Name:    "bwrap-offline",
@@ -184,6 +187,7 @@ var definitions = []Definition{
 		Source:  bwrapSource,
 		Network: "none",
 		Note:    "an agent whose model is elsewhere does not run in it",
+		ready:   limitsUserNamespaces,
 	},
 	{
 		Name:    "firejail",
@@ -204,7 +208,8 @@ var definitions = []Definition{
 		Note:    "an agent whose model is elsewhere does not run in it",
 	},
 	{
-		// Landlock follows links, so that /usr covers /bin and /lib where these are links.
+		// Not tried yet: written from its README and its source of 0.1.16. Landlock follows
+		// links, so that /usr covers /bin and /lib where these are links.
 		Name: "landrun",
 		Argv: []string{"landrun", "--best-effort", "--rox", "/usr", "--ro", "/etc", "--rw",
 			"/dev/null", "--rwx", "{}", "--connect-tcp", "443", "--env", "HOME", "--env", "PATH",
@@ -237,9 +242,10 @@ var definitions = []Definition{
 		Source: "systemd.exec(5), SANDBOXING, ProtectHome= with tmpfs and BindPaths=, and the " +
 			"settings that are recommended there; systemd-run(1), --pipe and --wait",
 		Network: "all",
-		Note:    "a service of the machine's service manager, so root has to start it",
-		Root:    true,
-		ready:   booted,
+		Note: "a service of the machine's service manager, so root has to start it; shares the " +
+			"processes of the machine (PrivatePIDs= is in systemd 257 and later)",
+		Root:  true,
+		ready: booted,
 	},
 }
 
@@ -303,11 +309,26 @@ func systemdRun() []string {
 		"NoNewPrivileges=yes", "CapabilityBoundingSet=", "RestrictNamespaces=yes",
 		"RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6", "RestrictSUIDSGID=yes",
 		"RestrictRealtime=yes", "LockPersonality=yes", "SystemCallArchitectures=native",
-		"SystemCallFilter=@system-service", "KeyringMode=private",
+		"SystemCallFilter=@system-service", "SystemCallErrorNumber=EPERM",
+		"KeyringMode=private",
 	} {
 		argv = append(argv, "--property="+property)
 	}
 	return append(argv, "--")
+}
+
+// limitsUserNamespaces looks whether bwrap can set the limit for --disable-userns. As
+// an ordinary user it can, for a namespace of its own.
+func limitsUserNamespaces() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/proc/sys/user", &fs); err != nil {
+		return fmt.Errorf("limit user namespaces: look at /proc/sys/user: %w", err)
+	}
+	if fs.Flags&unix.ST_RDONLY != 0 {
+		return errors.New("limit user namespaces: /proc/sys is mounted read-only, as in a " +
+			"container; try it outside")
+	}
+	return nil
 }
 
 // booted looks whether systemd is the machine's service manager, as sd_booted(3) does.
