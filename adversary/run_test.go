@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -251,6 +252,44 @@ func TestInterrupt(t *testing.T) {
 		t.Errorf("%d of %d cases are broken after an interrupt at the first", n, len(Cases()))
 	}
 	checkEmpty(t, u.Home)
+}
+
+// TestDiesWithParent checks that a jail which dies with its parent outlives the thread
+// that asked for it: the runner's come and go when it acts for another user.
+func TestDiesWithParent(t *testing.T) {
+	if _, err := exec.LookPath("setpriv"); err != nil {
+		t.Skip(err)
+	}
+	jail, err := ParseJail("setpriv --pdeathsig KILL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := newArena(ourselves(t), program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.remove()
+	var s *session
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		s, err = startSession(t.Context(), a, jail, "j", time.Second)
+	}()
+	<-asked
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	select {
+	case <-s.gone:
+		t.Error("the jail ended with the thread that asked for it")
+	case <-time.After(time.Second / 2):
+	}
 }
 
 func TestKnown(t *testing.T) {

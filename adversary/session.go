@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,7 +105,7 @@ func startSession(ctx context.Context, a *arena, j Jail, label string, limit tim
 		theirs.Close()
 		return nil, fmt.Errorf("plant descriptors: %w", err)
 	}
-	err = s.cmd.Start()
+	err = s.start()
 	theirs.Close() // or we would not see that all others have
 	for _, f := range s.cmd.ExtraFiles {
 		f.Close() // nil receivers are fine
@@ -113,24 +114,40 @@ func startSession(ctx context.Context, a *arena, j Jail, label string, limit tim
 		ours.Close()
 		return nil, err
 	}
-	go func() {
-		_ = s.cmd.Wait()
-		close(s.gone)
-	}()
 	return s, s.hello()
 }
 
+// start starts the jail on a thread that stays until the jail has ended. A jail may ask
+// to be killed with its parent (PR_SET_PDEATHSIG), and that is the thread, which else
+// could be one that ends with [User.do].
+func (s *session) start() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait()
+			close(s.gone)
+		}
+	}()
+	return <-started
+}
+
 // lastWords is what a jail that did not come up said, on its standard output or on
-// the terminal. The terminal is read by another goroutine, so it may take a moment.
+// the terminal. The terminal is read by another goroutine, in pieces, so it may take a
+// moment until all is there.
 func (s *session) lastWords() string {
 	said := string(s.said)
 	for range 40 {
-		if said = strings.TrimSpace(said + s.tty.output()); said != "" {
+		more := s.tty.output()
+		if said += more; more == "" && strings.TrimSpace(said) != "" {
 			break
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
-	return said
+	return strings.TrimSpace(said)
 }
 
 // hello waits for the attacker's first message.
