@@ -165,10 +165,22 @@ func (s *server) runCase(t *Target) *reply {
 	r, err := s.worker.run(t)
 	if err != nil {
 		s.worker.stop()
+		r = noReport(s.worker.cmd.ProcessState, err)
 		s.worker = nil
-		return &reply{Unmade: fmt.Sprintf("the attack ended without a report: %v", err), Lost: true}
 	}
 	return r
+}
+
+// noReport is the reply for an attack whose process ended before its report. Some filters
+// do not refuse a system call but kill whoever makes it.
+func noReport(state *os.ProcessState, err error) *reply {
+	if state != nil {
+		ws, ok := state.Sys().(syscall.WaitStatus)
+		if ok && ws.Signaled() && ws.Signal() == unix.SIGSYS {
+			return &reply{Err: "killed for a system call", Errno: "SIGSYS"}
+		}
+	}
+	return &reply{Unmade: fmt.Sprintf("the attack ended without a report: %v", err), Lost: true}
 }
 
 // runFresh runs a case in a process of its own, which inherits what the jail
@@ -190,7 +202,7 @@ func runFresh(t *Target) *reply {
 	killGroup(cmd) // what it left behind
 	var r reply
 	if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil {
-		return &reply{Unmade: fmt.Sprintf("the attack ended without a report: %v", err), Lost: true}
+		return noReport(cmd.ProcessState, err)
 	}
 	return &r
 }

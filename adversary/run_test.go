@@ -15,9 +15,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/agent-lock/agent-lock/report"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // somebody is an ordinary user. It need not be in /etc/passwd.
@@ -180,6 +182,7 @@ var badCases = []Case{
 	badCase("bad_exit", func(*Target) ([]byte, error) { os.Exit(0); return nil, nil }),
 	badCase("bad_hang", func(*Target) ([]byte, error) { time.Sleep(time.Hour); return nil, nil }),
 	badCase("bad_forks", func(*Target) ([]byte, error) { return multiply() }),
+	badCase("bad_filtered", func(*Target) ([]byte, error) { return filtered() }),
 	badCase("bad_unready", func(*Target) ([]byte, error) { return nil, need(os.ErrNotExist) }),
 	badCase("bad_claim", func(*Target) ([]byte, error) { return []byte("I did it"), nil }),
 	badCase("bad_good", func(t *Target) ([]byte, error) { return read(t.Secret) }),
@@ -192,6 +195,27 @@ const multiplied = "agent-lock-bad-forks"
 func multiply() ([]byte, error) {
 	script := "for i in 1 2 3 4; do setsid sh -c 'sleep 1000; : " + multiplied + "' & done; wait"
 	return nil, need(exec.Command("sh", "-c", script).Run())
+}
+
+// filtered is killed by a filter like that of some jails.
+func filtered() ([]byte, error) {
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PERSONALITY, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_KILL_PROCESS},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return nil, need(err)
+	}
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+		uintptr(unsafe.Pointer(&filter)), 0, 0)
+	if err != nil {
+		return nil, need(err)
+	}
+	_, _, errno := unix.Syscall(unix.SYS_PERSONALITY, 0, 0, 0)
+	return nil, need(errno)
 }
 
 // badCase leaks in the control and goes wrong in the jail.
@@ -225,8 +249,9 @@ func TestBadCases(t *testing.T) {
 		}
 		want := map[string]report.Outcome{
 			"bad_panic": report.Broken, "bad_exit": report.Broken, "bad_hang": report.Broken,
-			"bad_forks":   report.Broken,
-			"bad_unready": report.Broken, "bad_claim": report.Denied, "bad_good": report.Leaked,
+			"bad_forks":    report.Broken,
+			"bad_filtered": report.Denied,
+			"bad_unready":  report.Broken, "bad_claim": report.Denied, "bad_good": report.Leaked,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("outcomes of bad cases, fresh=%t (-want +got):\n%s", fresh, diff)
