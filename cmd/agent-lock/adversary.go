@@ -30,6 +30,10 @@ made without the jail, where it has to succeed, or it proves nothing and is skip
 
   --list          print the name, family and source of each case and stop
   --run REGEXP    only the cases whose name matches
+  --skip REGEXP   not the cases whose name matches
+  --family LIST   only the cases of these families, such as rings,keys
+  --repeat N      run the suite N times; a case whose outcome differs between the rounds is
+                  broken
   --user NAME     attack as NAME, unjailed and jailed; root has cases of its own
   --against CMD   attack CMD instead of our own jail, as the invoking user; {} in CMD
                   stands for the project directory. CMD env is no jail at all
@@ -37,12 +41,19 @@ made without the jail, where it has to succeed, or it proves nothing and is skip
                   landlock,seccomp; docs/layers.md lists what is then known to leak
   --arena DIR     attack in a directory of the user's other than the home directory, to
                   see what the file system there makes of it
-  --json FILE     write one JSON object a case to FILE; - is standard output, and the
-                  table then goes to standard error
+  --json FILE     write one JSON object a case to FILE
+  --junit FILE    write JUnit XML
+  --markdown FILE write a summary of the run as GitHub Markdown
+  --sarif FILE    write the leaks as a SARIF 2.1.0 log
+  --html FILE     write the results as a page
+                  For one of these five, - is standard output; the table then goes to
+                  standard error
+  --baseline FILE compare with the JSON objects of an earlier run, and count only leaks that
+                  are new
   --strict        count known leaks as leaks
 
-The exit status is the number of leaks, at most 100; 125 when the suite could not
-run or a case is broken.
+The exit status is the number of leaks, with --baseline of new ones, at most 100; 125 when
+the suite could not run or a case is broken.
 
   sudo agent-lock adversary --run '^hardlink'
   agent-lock adversary --against 'bwrap --ro-bind / / --bind {} {} --dev /dev --'
@@ -50,12 +61,13 @@ run or a case is broken.
 
 // adversaryFlags are the flags of the verb.
 type adversaryFlags struct {
-	list, strict       bool
-	run, against, json string
-	user               string
-	layers             string
-	arena              string
-	jail               []string // hidden: flags for our own jail
+	reportFlags
+	list, strict bool
+	run, against string
+	user         string
+	layers       string
+	arena        string
+	jail         []string // hidden: flags for our own jail
 }
 
 func parseAdversaryFlags(args []string) (adversaryFlags, error) {
@@ -66,7 +78,7 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	fs.BoolVar(&f.strict, "strict", false, "")
 	fs.StringVar(&f.run, "run", "", "")
 	fs.StringVar(&f.against, "against", "", "")
-	fs.StringVar(&f.json, "json", "", "")
+	f.reportFlags.define(fs)
 	fs.StringVar(&f.user, "user", "", "")
 	fs.StringVar(&f.layers, "layers", "", "")
 	fs.StringVar(&f.arena, "arena", "", "")
@@ -110,6 +122,9 @@ func runAdversary(std stdio, args []string) int {
 		return std.errorf("adversary: %v; see agent-lock adversary --help", err)
 	}
 	cases, err := selectCases(f.run)
+	if err == nil {
+		cases, err = f.leave(cases)
+	}
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}
@@ -202,65 +217,23 @@ func attack(std stdio, f adversaryFlags, opt adversary.Options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
 		syscall.SIGHUP)
 	defer stop()
-	table := std.out
-	if f.json == "-" {
-		table = std.err
-	}
-	lines, closeLines, err := jsonOutput(std, f.json)
+	out, err := f.open(std, opt.Cases)
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}
-	// Each result is written when it is there: whoever reads along has them even
-	// if the machine dies under the next case.
-	written := 0
-	opt.Progress = func(r report.Result) {
-		written++
-		err = errors.Join(err, report.WriteJSON(lines, r))
-	}
-	results, runErr := adversary.Run(ctx, opt)
-	err = errors.Join(err, report.WriteJSON(lines, results[written:]...), closeLines())
-	if err != nil {
-		return std.errorf("adversary: write %s: %v", f.json, err)
-	}
-	if len(results) > 0 {
-		if err := adversary.WriteTable(table, results); err != nil {
-			return std.errorf("adversary: write table: %v", err)
-		}
+	results, runErr := out.collect(len(opt.Cases), func(tell func(report.Result)) (
+		[]report.Result, error) {
+		opt.Progress = tell
+		return adversary.Run(ctx, opt)
+	})
+	if err := out.finish(results, runErr, f.strict); err != nil {
+		return std.errorf("adversary: %v", err)
 	}
 	if runErr != nil {
 		return std.errorf("adversary: %v", runErr)
 	}
 	noteTight(std, opt.Jail.Known, results)
-	return adversaryStatus(std, results, f.strict)
-}
-
-// adversaryStatus is the exit status that the results deserve.
-func adversaryStatus(std stdio, results []report.Result, strict bool) int {
-	if n := report.Count(results, report.Broken); n > 0 {
-		return std.errorf("adversary: broken cases: %d of %d; the run proves nothing",
-			n, len(results))
-	}
-	leaks := report.Count(results, report.Leaked)
-	if strict {
-		leaks += report.Count(results, report.Known)
-	}
-	return min(leaks, maxLeaks)
-}
-
-// jsonOutput opens where the JSON lines go; no name: nowhere.
-func jsonOutput(std stdio, name string) (io.Writer, func() error, error) {
-	nothing := func() error { return nil }
-	switch name {
-	case "":
-		return io.Discard, nothing, nil
-	case "-":
-		return std.out, nothing, nil
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	return f, f.Close, nil
+	return out.status(results, f.strict)
 }
 
 func listCases(std stdio, cases []adversary.Case) int {

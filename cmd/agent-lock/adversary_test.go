@@ -109,10 +109,10 @@ func TestAdversaryCounts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, got := runVerb(func(std stdio, _ []string) int {
-				return adversaryStatus(std, tt.results, tt.strict)
+				return (&resultOutput{std: std}).status(tt.results, tt.strict)
 			})
 			if got != tt.want {
-				t.Errorf("adversaryStatus(strict=%t) = %d, want %d", tt.strict, got, tt.want)
+				t.Errorf("status(strict=%t) = %d, want %d", tt.strict, got, tt.want)
 			}
 		})
 	}
