@@ -91,7 +91,7 @@ func cellOf(results []Result, c column) Result {
 	return worst(results)
 }
 
-// word is what a cell of a matrix says.
+// words are what the cells say.
 func (r matrixRow) words() []string {
 	var words []string
 	for _, cell := range r.Cells {

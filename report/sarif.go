@@ -12,8 +12,8 @@ import (
 
 // A Rule is what a check says about itself, for those who read its result elsewhere.
 type Rule struct {
-	What   string   // what is tried
-	Family string   //
+	What   string // what is tried
+	Family string
 	Source string   // where the attack comes from
 	Hooks  []string // what is expected to stop it
 }
