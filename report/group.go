@@ -113,6 +113,9 @@ func (r Result) word() string {
 	return string(r.Outcome)
 }
 
+// said is the errno and the detail.
+func (r Result) said() string { return strings.TrimSpace(r.Errno + " " + r.Detail) }
+
 // rank orders outcomes by how little they let one hope for.
 func (r Result) rank() int {
 	if r.isBroken() {
