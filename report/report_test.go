@@ -60,13 +60,14 @@ func TestReadJSONStopsAtForeignLines(t *testing.T) {
 	}
 }
 
-func TestTableShoutsAboutBadResults(t *testing.T) {
-	var b bytes.Buffer
-	err := WriteTable(&b, []Result{
-		{Name: "a", Outcome: Denied, Errno: "EACCES"}, {Name: "b", Outcome: Leaked},
-	})
-	want := "denied  a  EACCES  \nLEAKED  b          \n"
-	if b.String() != want || err != nil {
-		t.Errorf("WriteTable = %q, %v; want %q", b.String(), err, want)
+func TestWriteLine(t *testing.T) {
+	for want, r := range map[string]Result{
+		"denied  a  EACCES\n": {Name: "a", Outcome: Denied, Errno: "EACCES"},
+		"LEAKED  b  why\n":    {Name: "b", Outcome: Leaked, Detail: "why\nat length"},
+	} {
+		var b bytes.Buffer
+		if err := WriteLine(&b, r); b.String() != want || err != nil {
+			t.Errorf("WriteLine(%+v) = %q, %v; want %q", r, b.String(), err, want)
+		}
 	}
 }

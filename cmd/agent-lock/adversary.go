@@ -10,14 +10,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 
 	"github.com/agent-lock/agent-lock/adversary"
-	"github.com/agent-lock/agent-lock/jail"
 	"github.com/agent-lock/agent-lock/report"
+	"github.com/hashicorp/go-multierror"
 )
 
 // maxLeaks caps the exit status: 256 leaks must not read as success, and the
@@ -31,22 +30,35 @@ made without the jail, where it has to succeed, or it proves nothing and is skip
 
   --list          print the name, family and source of each case and stop
   --run REGEXP    only the cases whose name matches
+  --skip REGEXP   not the cases whose name matches
+  --family LIST   only the cases of these families, such as rings,keys
+  --repeat N      run the suite N times; a case whose outcome differs between the rounds is
+                  broken
   --user NAME     attack as NAME, unjailed and jailed; root has cases of its own
   --against CMD   attack CMD, or NAME=CMD, instead of our own jail, as the invoking
                   user; {} in CMD stands for the project directory, {log} for a file
                   to which it appends a line for each denial. CMD env is no jail at
                   all, agent-lock our own with its defaults. Repeatable
+  --compare       attack all jails for which this suite has settings and that are
+                  installed; besides, our own, or those that --against names
   --layers LIST   attack our own jail with these layers alone, such as
                   landlock,seccomp; docs/layers.md lists what is then known to leak.
                   Repeatable
   --arena DIR     attack in a directory of the user's other than the home directory, to
                   see what the file system there makes of it
-  --json FILE     write one JSON object a case to FILE; - is standard output, and the
-                  table then goes to standard error
+  --json FILE     write one JSON object a case to FILE
+  --junit FILE    write JUnit XML
+  --markdown FILE write a summary of the run as GitHub Markdown
+  --sarif FILE    write the leaks as a SARIF 2.1.0 log
+  --html FILE     write the results as a page
+                  For one of these five, - is standard output; the table then goes to
+                  standard error
+  --baseline FILE compare with the JSON objects of an earlier run, and count only leaks that
+                  are new
   --strict        count known leaks as leaks
 
-The exit status is the number of leaks, at most 100, of several jails that of the
-first; 125 when the suite could not run or a case is broken.
+The exit status is the number of leaks, with --baseline of new ones, at most 100, of
+several jails those of the first; 125 when the suite could not run or a case is broken.
 
   sudo agent-lock adversary --run '^hardlink'
   agent-lock adversary --against 'bwrap --ro-bind / / --bind {} {} --dev /dev --'
@@ -54,13 +66,14 @@ first; 125 when the suite could not run or a case is broken.
 
 // adversaryFlags are the flags of the verb.
 type adversaryFlags struct {
-	list, strict bool
-	run, json    string
-	user         string
-	against      []string
-	layers       layerSets
-	arena        string
-	jail         []string // hidden: flags for our own jail
+	reportFlags
+	list, strict, compare bool
+
+	run, user string
+	against   []string
+	layers    layerSets
+	arena     string
+	jail      []string // hidden: flags for our own jail
 }
 
 func parseAdversaryFlags(args []string) (adversaryFlags, error) {
@@ -70,11 +83,12 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	fs.BoolVar(&f.list, "list", false, "")
 	fs.BoolVar(&f.strict, "strict", false, "")
 	fs.StringVar(&f.run, "run", "", "")
+	fs.BoolVar(&f.compare, "compare", false, "")
 	fs.Func("against", "", func(v string) error {
 		f.against = append(f.against, v)
 		return nil
 	})
-	fs.StringVar(&f.json, "json", "", "")
+	f.reportFlags.define(fs)
 	fs.StringVar(&f.user, "user", "", "")
 	fs.Var(&f.layers, "layers", "")
 	fs.StringVar(&f.arena, "arena", "", "")
@@ -118,15 +132,14 @@ func runAdversary(std stdio, args []string) int {
 		return std.errorf("adversary: %v; see agent-lock adversary --help", err)
 	}
 	cases, err := selectCases(f.run)
+	if err == nil {
+		cases, err = f.leave(cases)
+	}
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}
 	if f.list {
 		return listCases(std, cases)
-	}
-	jails, err := f.jails()
-	if err != nil {
-		return std.errorf("adversary: %v", err)
 	}
 	user, err := f.attacker()
 	if err != nil {
@@ -139,6 +152,11 @@ func runAdversary(std stdio, args []string) int {
 		if user.Home, err = filepath.Abs(f.arena); err != nil {
 			return std.errorf("adversary: %v", err)
 		}
+	}
+	jails, done, err := f.jails(std, user)
+	defer done()
+	if err != nil {
+		return std.errorf("adversary: %v", err)
 	}
 	return attack(std, f, jails, adversary.Options{User: user, Cases: cases})
 }
@@ -158,76 +176,12 @@ func (f adversaryFlags) attacker() (adversary.User, error) {
 	return u, nil
 }
 
-// jails returns the jails that --against and --layers name, or our own.
-func (f adversaryFlags) jails() ([]adversary.Jail, error) {
-	if len(f.against) == 0 && len(f.layers) == 0 {
-		f.against = []string{ownName}
-	}
-	var jails []adversary.Jail
-	add := func(j adversary.Jail, err error) error {
-		if slices.ContainsFunc(jails, func(k adversary.Jail) bool { return k.Name == j.Name }) {
-			err = fmt.Errorf("the name %s is taken; give it another: NAME=CMD", j.Name)
-		}
-		jails = append(jails, j)
-		return err
-	}
-	for _, command := range f.against {
-		var err error
-		if command == ownName {
-			err = add(f.ownJail(""))
-		} else {
-			err = add(adversary.ParseJail(command))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--against %q: %w", command, err)
-		}
-	}
-	for _, list := range f.layers {
-		if err := add(f.ownJail(list)); err != nil {
-			return nil, fmt.Errorf("--layers %s: %w", list, err)
-		}
-	}
-	return jails, nil
-}
-
-// ownName is what --against calls our own jail.
-const ownName = "agent-lock"
-
-// ownJail is our own jail with some layers; "": those that it has by default.
-func (f adversaryFlags) ownJail(list string) (adversary.Jail, error) {
-	if os.Geteuid() != 0 {
-		return adversary.Jail{}, errors.New("our own jail needs root; " +
-			"run it with sudo, or name another jail with --against")
-	}
-	layers, err := jail.ParseLayers(list)
-	if err != nil {
-		return adversary.Jail{}, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return adversary.Jail{}, fmt.Errorf("find our own program: %w", err)
-	}
-	j := adversary.Jail{Name: ownName, Layer: list, Known: knownLeaks(layers, jail.LandlockABI())}
-	j.Argv = append([]string{self, "--denials", "off"}, f.jail...)
-	if layers.BPF {
-		j.Argv = append(j.Argv, "--log", "{log}")
-	}
-	if f.user != "" {
-		j.Argv = append(j.Argv, "--user", f.user)
-	}
-	if list != "" {
-		j.Name += " --layers " + list
-		j.Argv = append(j.Argv, "--layers", list)
-	}
-	j.Argv = append(j.Argv, "{}", "--")
-	return j, nil
-}
-
 // noteTight names the cases that are listed as known leaks and did not leak: then the
 // list is wrong, or the machine is not as it thinks.
-func noteTight(std stdio, known map[string]string, results []report.Result) {
+func noteTight(std stdio, j adversary.Jail, results []report.Result) {
 	for _, r := range results {
-		if _, listed := known[r.Name]; listed && r.Outcome == report.Denied {
+		_, listed := j.Known[r.Name]
+		if listed && r.Jail == j.Name && r.Outcome == report.Denied {
 			fmt.Fprintf(std.err, "agent-lock: adversary: note: %s is listed as a known leak and "+
 				"was denied (docs/layers.md)\n", r.Name)
 		}
@@ -239,87 +193,50 @@ func attack(std stdio, f adversaryFlags, jails []adversary.Jail, opt adversary.O
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
 		syscall.SIGHUP)
 	defer stop()
-	table := std.out
-	if f.json == "-" {
-		table = std.err
-	}
-	lines, closeLines, err := jsonOutput(std, f.json)
+	out, err := f.open(std, opt.Cases)
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}
-	// Each result is written when it is there: whoever reads along has them even
-	// if the machine dies under the next case.
-	var written int
-	opt.Progress = func(r report.Result) {
-		written++
-		err = errors.Join(err, report.WriteJSON(lines, r))
-	}
-	status, failed := 0, false
-	for i, j := range jails {
-		opt.Jail, written = j, 0
-		results, runErr := adversary.Run(ctx, opt)
-		err = errors.Join(err, report.WriteJSON(lines, results[written:]...))
-		if len(results) > 0 {
-			err = errors.Join(err, showJail(table, j, len(jails) > 1, results))
+	results, runErr := out.collect(len(jails)*len(opt.Cases), func(tell func(report.Result)) (
+		[]report.Result, error) {
+		var all []report.Result
+		var errs error
+		for _, j := range jails {
+			opt.Jail, opt.Progress = j, tell
+			results, err := adversary.Run(ctx, opt)
+			all = append(all, results...)
+			if err != nil {
+				errs = multierror.Append(errs, err)
+			}
+			if ctx.Err() != nil {
+				break
+			}
 		}
-		s := 0
-		if runErr != nil {
-			s = std.errorf("adversary: %v", runErr)
-		} else {
-			noteTight(std, j.Known, results)
-			s = adversaryStatus(std, results, f.strict)
-		}
-		failed = failed || s == exitUsage
-		if i == 0 {
-			status = s
-		}
+		return all, errs
+	})
+	if err := out.finish(results, runErr, f.strict); err != nil {
+		return std.errorf("adversary: %v", err)
 	}
-	if err = errors.Join(err, closeLines()); err != nil {
-		return std.errorf("adversary: write results: %v", err)
+	if runErr != nil {
+		return std.errorf("adversary: %s", oneLine(runErr))
 	}
-	if failed {
-		return exitUsage
+	for _, j := range jails {
+		noteTight(std, j, results)
 	}
-	return status
+	return out.status(jails[0].Name, results, f.strict)
 }
 
-// showJail prints the results of a jail, under its name if it is one of several.
-func showJail(w io.Writer, j adversary.Jail, several bool, results []report.Result) error {
-	if several {
-		if _, err := fmt.Fprintf(w, "\n== %s\n", j.Name); err != nil {
-			return err
-		}
+// oneLine is the message of one error or of several.
+func oneLine(err error) string {
+	var several *multierror.Error
+	if !errors.As(err, &several) {
+		return err.Error()
 	}
-	return adversary.WriteTable(w, results)
-}
-
-// adversaryStatus is the exit status that the results deserve.
-func adversaryStatus(std stdio, results []report.Result, strict bool) int {
-	if n := report.Count(results, report.Broken); n > 0 {
-		return std.errorf("adversary: broken cases: %d of %d; the run proves nothing",
-			n, len(results))
+	var texts []string
+	for _, e := range several.Errors {
+		texts = append(texts, e.Error())
 	}
-	leaks := report.Count(results, report.Leaked)
-	if strict {
-		leaks += report.Count(results, report.Known)
-	}
-	return min(leaks, maxLeaks)
-}
-
-// jsonOutput opens where the JSON lines go; no name: nowhere.
-func jsonOutput(std stdio, name string) (io.Writer, func() error, error) {
-	nothing := func() error { return nil }
-	switch name {
-	case "":
-		return io.Discard, nothing, nil
-	case "-":
-		return std.out, nothing, nil
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	return f, f.Close, nil
+	return strings.Join(texts, "; ")
 }
 
 func listCases(std stdio, cases []adversary.Case) int {

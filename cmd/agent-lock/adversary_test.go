@@ -36,6 +36,7 @@ func TestAdversaryRefuses(t *testing.T) {
 		{"no_such_dir", []string{"--against", "env", "--json", "/no/such/dir/x"}, "/no/such/dir"},
 		{"no_such_jail", []string{"--against", "/no/such/jail"}, "/no/such/jail"},
 		{"no_jail", []string{"--against", "false"}, "no attacker came up inside"},
+		{"taken_name", []string{"--against", "env", "--against", "env=env"}, "env is taken"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -106,13 +107,26 @@ func TestAdversaryCounts(t *testing.T) {
 		{"skipped", result(report.Skipped, 2), true, 0},
 		{"broken", append(result(report.Leaked, 2), result(report.Broken, 1)...), false, 125},
 	}
+	of := func(jail string, results []report.Result) []report.Result {
+		for i := range results {
+			results[i].Jail = jail
+		}
+		return results
+	}
+	_, _, got := runVerb(func(std stdio, _ []string) int {
+		return (&resultOutput{std: std}).status("a", append(of("a", result(report.Leaked, 2)),
+			of("b", result(report.Leaked, 3))...), false)
+	})
+	if got != 2 {
+		t.Errorf("status of two leaks, and three of another jail = %d, want 2", got)
+	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, got := runVerb(func(std stdio, _ []string) int {
-				return adversaryStatus(std, tt.results, tt.strict)
+				return (&resultOutput{std: std}).status("", tt.results, tt.strict)
 			})
 			if got != tt.want {
-				t.Errorf("adversaryStatus(strict=%t) = %d, want %d", tt.strict, got, tt.want)
+				t.Errorf("status(strict=%t) = %d, want %d", tt.strict, got, tt.want)
 			}
 		})
 	}

@@ -104,7 +104,8 @@ func TestAttacks(t *testing.T) {
 // A listed leak that is denied is noted.
 func TestNoteTight(t *testing.T) {
 	var stderr bytes.Buffer
-	noteTight(stdio{err: &stderr}, map[string]string{"a_b": "why", "c_d": "why"},
+	j := adversary.Jail{Known: map[string]string{"a_b": "why", "c_d": "why"}}
+	noteTight(stdio{err: &stderr}, j,
 		[]report.Result{{Name: "a_b", Outcome: report.Denied}, {Name: "c_d", Outcome: report.Known},
 			{Name: "e_f", Outcome: report.Denied}})
 	if got := stderr.String(); !strings.Contains(got, "a_b") || strings.Count(got, "note:") != 1 {

@@ -46,7 +46,7 @@ func guestMutate(std stdio, args []string) int {
 		}
 		r := mutant()
 		r.Kind, r.Family, r.Name = report.Program, "mutation", "without_"+name
-		report.WriteTable(std.out, []report.Result{r})
+		report.WriteLine(std.out, r)
 		if r.Bad() {
 			status = 1
 		}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/agent-lock/agent-lock/adversary"
+	"github.com/agent-lock/agent-lock/jail"
+)
+
+// jails returns the jails that --against and --layers name, or our own, and with --compare
+// those that are installed. Done removes what they need, whatever the error is.
+func (f adversaryFlags) jails(std stdio, user adversary.User) (jails []adversary.Jail,
+	done func(), err error) {
+	var undo []func()
+	done = func() {
+		for _, f := range undo {
+			f()
+		}
+	}
+	add := func(j adversary.Jail, err error) error {
+		if err == nil && slices.ContainsFunc(jails, func(k adversary.Jail) bool {
+			return k.Name == j.Name
+		}) {
+			err = fmt.Errorf("the name %s is taken; give it another: NAME=CMD", j.Name)
+		}
+		jails = append(jails, j)
+		return err
+	}
+	if len(f.against) == 0 && len(f.layers) == 0 {
+		f.against = []string{ownName}
+	}
+	for _, command := range f.against {
+		var err error
+		if command == ownName {
+			err = add(f.ownJail(""))
+		} else {
+			err = add(adversary.ParseJail(command))
+		}
+		if err != nil {
+			return nil, done, fmt.Errorf("--against %q: %w", command, err)
+		}
+	}
+	for _, list := range f.layers {
+		if err := add(f.ownJail(list)); err != nil {
+			return nil, done, fmt.Errorf("--layers %s: %w", list, err)
+		}
+	}
+	if !f.compare {
+		return jails, done, nil
+	}
+	for _, d := range adversary.Definitions() {
+		found, err := d.Find(context.Background())
+		if err != nil {
+			fmt.Fprintf(std.err, "agent-lock: adversary: not compared: %v\n", err)
+			continue
+		}
+		j, remove, err := d.Jail(user)
+		if err != nil {
+			return nil, done, err
+		}
+		undo = append(undo, remove)
+		if found.Version != "" {
+			j.Name = fmt.Sprintf("%s (%s)", d.Name, found.Version)
+		}
+		if err := add(j, nil); err != nil {
+			return nil, done, fmt.Errorf("--compare: %w", err)
+		}
+	}
+	return jails, done, nil
+}
+
+// ownName is what --against calls our own jail.
+const ownName = "agent-lock"
+
+// ownJail is our own jail with some layers; "": those that it has by default.
+func (f adversaryFlags) ownJail(list string) (adversary.Jail, error) {
+	if os.Geteuid() != 0 {
+		return adversary.Jail{}, errors.New("our own jail needs root; " +
+			"run it with sudo, or name another jail with --against")
+	}
+	layers, err := jail.ParseLayers(list)
+	if err != nil {
+		return adversary.Jail{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return adversary.Jail{}, fmt.Errorf("find our own program: %w", err)
+	}
+	j := adversary.Jail{Name: ownName, Layer: list, Known: knownLeaks(layers, jail.LandlockABI())}
+	j.Argv = append([]string{self, "--denials", "off"}, f.jail...)
+	if layers.BPF {
+		j.Argv = append(j.Argv, "--log", "{log}")
+	}
+	if f.user != "" {
+		j.Argv = append(j.Argv, "--user", f.user)
+	}
+	if list != "" {
+		j.Name += " --layers " + list
+		j.Argv = append(j.Argv, "--layers", list)
+	}
+	j.Argv = append(j.Argv, "{}", "--")
+	return j, nil
+}
