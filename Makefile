@@ -10,6 +10,11 @@ FSTIMEOUT ?= 60m
 TESTFLAGS ?= -count=1
 GUESTFLAGS ?= -test.skip ^Test(Fault|AsMany|Killed|TwoUsers|ManyProcesses)
 MUTATE   ?=
+# Of git what the cases need that run it, with a shell for its hooks.
+GIT      ?= git:usr/bin/git,git:usr/lib/git-core/git,dash:bin
+# What `make compare` attacks in the guest, and as whom and beside which of ours here.
+COMPARED ?= bubblewrap,firejail,util-linux:usr/bin/unshare,coreutils:usr/bin/env,$(GIT)
+COMPAREFLAGS ?= --layers landlock,seccomp
 PREFIX   ?= /usr/local
 OUT      ?= out
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -38,7 +43,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test setup setup-vm setup-dev build install generate fmt check lint cross \
-	unit race generated vm matrix guest filesystems bench mutation faults release clean
+	unit race generated vm matrix guest filesystems bench compare mutation faults release clean
 
 ##@ Start here
 
@@ -121,6 +126,18 @@ bench: build setup-vm ## measure in guest instructions, write docs/benchmarks.md
 	./agent-lock vmtest --kernels '$(KERNELS)' --bench --timeout 60m --json '$(OUT)/bench.json' $(VMFLAGS)
 	./agent-lock bench-doc '$(OUT)/bench.json' > '$(OUT)/benchmarks.md'
 	cp '$(OUT)/benchmarks.md' docs/benchmarks.md
+
+compare: build setup-vm ## attack the jails of others, here and in a guest, write docs/comparison.md
+	mkdir -p '$(OUT)'
+	./agent-lock vmtest --kernels '$(KERNEL)' --timeout 60m --memory 2048 \
+		--package '$(COMPARED)' $(VMFLAGS) \
+		--step 'agent-lock adversary --user dev --compare --json -' \
+		| grep '^{' > '$(OUT)/compare-guest.json'
+	./agent-lock adversary $(COMPAREFLAGS) --compare --json '$(OUT)/compare.json' || [ $$? -le 100 ]
+	./agent-lock compare-doc 'In a guest, Linux $(KERNEL)=$(OUT)/compare-guest.json' \
+		"On Linux $$(uname -r), $$(. /etc/os-release; echo $$PRETTY_NAME)=$(OUT)/compare.json" \
+		> '$(OUT)/comparison.md'
+	cp '$(OUT)/comparison.md' docs/comparison.md
 
 mutation: setup-vm ## leave out each hook in turn; some case must then leak
 	mkdir -p '$(OUT)'

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 
 	"github.com/agent-lock/agent-lock/adversary"
@@ -63,8 +64,8 @@ func (f adversaryFlags) jails(std stdio, user adversary.User) (jails []adversary
 			return nil, done, err
 		}
 		undo = append(undo, remove)
-		if found.Version != "" {
-			j.Name = fmt.Sprintf("%s (%s)", d.Name, found.Version)
+		if number := versionNumber.FindString(found.Version); number != "" {
+			j.Name += " " + number
 		}
 		if err := add(j, nil); err != nil {
 			return nil, done, fmt.Errorf("--compare: %w", err)
@@ -72,6 +73,9 @@ func (f adversaryFlags) jails(std stdio, user adversary.User) (jails []adversary
 	}
 	return jails, done, nil
 }
+
+// versionNumber is what of a version fits over a column.
+var versionNumber = regexp.MustCompile(`\d+(\.\d+)*`)
 
 // ownName is what --against calls our own jail.
 const ownName = "agent-lock"

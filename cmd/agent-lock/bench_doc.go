@@ -3,7 +3,6 @@ package main
 import (
 	_ "embed" // the text around the tables
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -36,14 +35,9 @@ func benchDoc(std stdio, args []string) int {
 	if len(args) != 1 {
 		return std.errorf("usage: agent-lock bench-doc RESULTS.json > docs/benchmarks.md")
 	}
-	f, err := os.Open(args[0])
+	results, err := readResults(args[0])
 	if err != nil {
-		return std.errorf("read results: %v", err)
-	}
-	defer f.Close()
-	results, err := report.ReadJSON(f)
-	if err != nil {
-		return std.errorf("read results: %v", err)
+		return std.errorf("bench-doc: %v", err)
 	}
 	text := benchTables(results)
 	if text == "" {

@@ -50,6 +50,7 @@ func verbs() []verb {
 		{rootVerb, "", inRoot},
 		{"bench-worker", "", benchWorker},
 		{"bench-doc", "", benchDoc},
+		{"compare-doc", "", compareDoc},
 	}, mutationVerbs()...)
 }
 
