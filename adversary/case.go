@@ -70,10 +70,11 @@ func Families() []string {
 // Cases returns every case, grouped by family.
 func Cases() []Case {
 	return slices.Concat(
-		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, planted, metadata,
-		watching, descriptors, passed, rings, compat, sockets, network, kinds, namespaces,
-		terminal, processes, signals, keys, lifecycle, clones, devices, kernelDoors, machine,
-		identities, rootSpaces, layers,
+		traversal, entrances, symlinks, races, procroot, environ, siblings, hardlinks, crowds,
+		changes, startup, planted, metadata, handles, watching, descriptors, passed, rings, compat,
+		sockets, peers, buses, network, kinds, names, namespaces, terminal, injections, processes,
+		signals, keys, lifecycle, clones, supervision, floods, execution, devices, kernelDoors,
+		machine, identities, rootSpaces, layers,
 	)
 }
 

@@ -29,6 +29,12 @@ type Options struct {
 // maxStarts bounds how often the jail is started anew after it died.
 const maxStarts = 3
 
+// Labels of the two sessions, with which the names of their directories begin.
+const (
+	controlLabel = "c"
+	jailLabel    = "j"
+)
+
 // runner is the state of one run. The controls run ahead of the jailed attacks,
 // at the same time: the two share nothing but the arena.
 type runner struct {
@@ -121,8 +127,12 @@ func (r *runner) open(ctx context.Context) error {
 	if r.arena, err = newArena(r.opt.User, r.opt.Program); err != nil {
 		return err
 	}
+	if err = r.arena.plantCrowd(r.opt.Cases); err != nil {
+		return fmt.Errorf("fill the project: %w", err)
+	}
 	free := Jail{Name: "control", AsUser: true} // the attacker itself is the command
-	if r.free, err = startSession(ctx, r.arena, free, "c", r.opt.Limit); err != nil {
+	r.free, err = startSession(ctx, r.arena, free, controlLabel, r.opt.Limit)
+	if err != nil {
 		return fmt.Errorf("start the control: %w", err)
 	}
 	if err := r.check(r.free); err != nil {
@@ -137,7 +147,8 @@ func (r *runner) startJail(ctx context.Context) error {
 		return fmt.Errorf("the jail died %d times", maxStarts)
 	}
 	var err error
-	if r.jailed, err = startSession(ctx, r.arena, r.opt.Jail, "j", r.opt.Limit); err != nil {
+	r.jailed, err = startSession(ctx, r.arena, r.opt.Jail, jailLabel, r.opt.Limit)
+	if err != nil {
 		return fmt.Errorf("start the jail %s: %w", r.opt.Jail.Name, err)
 	}
 	if err := r.check(r.jailed); err != nil {

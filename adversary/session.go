@@ -28,7 +28,7 @@ const (
 // A session is one start of a jail (or of none, for the controls) and the
 // conversation with the attacker in it.
 type session struct {
-	label  string            // j: jailed, c: control
+	label  string            // controlLabel or jailLabel
 	tokens map[string]string // canaries planted at the start, by place
 	early  string            // file that the attacker reads before anything else
 	booty  []byte            // what it read
@@ -49,11 +49,11 @@ type session struct {
 	victim *victim // process outside, for the attacks of this session
 }
 
-// strippedVariables are set, each to a canary, in the environment that the jail
-// is started in.
+// strippedVariables are set, each to a canary or what holds one, in the environment that
+// the jail is started in.
 var strippedVariables = []string{
 	"AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "LD_LIBRARY_PATH",
-	"GIT_SSH_COMMAND", "DBUS_SESSION_BUS_ADDRESS",
+	"GIT_SSH_COMMAND", busVariable,
 }
 
 // Where descriptors of the runner are left open for the jail: a file, a
@@ -162,8 +162,12 @@ func (s *session) environment(u User, j Jail) []string {
 			"SUDO_USER="+u.Name)
 	}
 	for _, name := range strippedVariables {
-		s.tokens[name] = canary()
-		env = append(env, name+"="+s.tokens[name])
+		value := canary()
+		s.tokens[name] = value
+		if name == busVariable {
+			value = busAddress(value)
+		}
+		env = append(env, name+"="+value)
 	}
 	return env
 }
