@@ -19,7 +19,8 @@ type Case struct {
 	// What says in a few words what the attacker does.
 	What string
 	// Hooks are the LSM hooks of which any one is expected to stop the attack, and
-	// pid_namespace where a jail that has one of its own stops it as well.
+	// pid_namespace where a jail that has one of its own stops it as well, or seccomp
+	// where there is no hook and a filter of system calls has to.
 	// They inform a mutation test and the documentation; no verdict uses them.
 	Hooks []string
 	// Root says that only root can make the attack, and Guest that it changes the

@@ -63,7 +63,7 @@ var handles = []Case{
 	{
 		Name: "metadata_handle", Family: "metadata", Source: "D21 D31",
 		What:  "learns an outside file's number and generation (name_to_handle_at)",
-		Hooks: []string{"inode_getattr"}, Setup: hideHandle,
+		Hooks: []string{"seccomp"}, Setup: hideHandle,
 		Attack: func(t *Target) ([]byte, error) {
 			h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, t.Secret, 0)
 			return []byte(h.Bytes()), call("name_to_handle_at", err)

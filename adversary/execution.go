@@ -17,7 +17,7 @@ const executeSource = "D74"
 // They write a canary that is in them; the kernel opens them, each time in another way.
 var execution = []Case{
 	execute("exec_path", executeSource, "executes an outside program by its path (execve)",
-		func(t *Target) ([]byte, error) { return start(t.out("program"), nil) }),
+		func(t *Target) ([]byte, error) { return start(t.out("program"), nil, "program") }),
 	execute("exec_empty_path", "D74 D19", "executes an O_PATH descriptor of it "+
 		"(execveat AT_EMPTY_PATH)", func(t *Target) ([]byte, error) {
 		return start(os.Args[0], nil, "execveat", t.out("program"))
@@ -30,7 +30,7 @@ var execution = []Case{
 			if err != nil {
 				return nil, need(err)
 			}
-			return start(t.in("script"), nil)
+			return start(t.in("script"), nil, "program")
 		}),
 	execute("exec_loader", executeSource, "has the kernel load it as the loader of a program "+
 		"of the project (execve, PT_INTERP)",
@@ -39,7 +39,7 @@ var execution = []Case{
 			if err := os.WriteFile(t.in("program"), program, 0o700); err != nil {
 				return nil, need(err)
 			}
-			return start(t.in("program"), nil)
+			return start(t.in("program"), nil, "program")
 		}),
 }
 

@@ -93,8 +93,6 @@ func connectRaw(own, family int, at unsafe.Pointer, size uintptr,
 		return false, err
 	}
 	defer unix.Close(fd)
-	// Closed without a trace: there may be very many.
-	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(at), size)
 	if errno != 0 {
 		return false, call("connect", errno)
@@ -107,6 +105,8 @@ func connectRaw(own, family int, at unsafe.Pointer, size uintptr,
 		_, err := unix.Write(fd, []byte(mark))
 		return err == nil, call("write", err)
 	}
+	// Closed without a trace: there may be very many.
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	got, _, err := unix.Accept(own)
 	if err != nil {
 		return false, need(call("accept", err))

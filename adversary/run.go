@@ -43,6 +43,7 @@ type runner struct {
 	free   *session // unjailed
 	jailed *session
 	starts int
+	lower  func() // limits that were raised; nil: none
 }
 
 // Run attacks the jail with every case and returns one result each, in order.
@@ -129,6 +130,9 @@ func (r *runner) open(ctx context.Context) error {
 	}
 	if err = r.arena.plantCrowd(r.opt.Cases); err != nil {
 		return fmt.Errorf("fill the project: %w", err)
+	}
+	if r.lower, err = raiseLimits(r.opt.Cases); err != nil {
+		return fmt.Errorf("raise the limits of processes: %w", err)
 	}
 	free := Jail{Name: "control", AsUser: true} // the attacker itself is the command
 	r.free, err = startSession(ctx, r.arena, free, controlLabel, r.opt.Limit)
@@ -301,6 +305,9 @@ func (r *runner) close() {
 		return s == nil
 	}) {
 		s.close()
+	}
+	if r.lower != nil {
+		r.lower()
 	}
 	if r.arena != nil {
 		r.arena.remove()
