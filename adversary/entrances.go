@@ -66,7 +66,10 @@ var handles = []Case{
 		Hooks: []string{"seccomp"}, Setup: hideHandle,
 		Attack: func(t *Target) ([]byte, error) {
 			h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, t.Secret, 0)
-			return []byte(h.Bytes()), call("name_to_handle_at", err)
+			if err != nil {
+				return nil, call("name_to_handle_at", err)
+			}
+			return h.Bytes(), nil
 		},
 		Judge: func(s *Scene) string {
 			if v := s.secrets["handle"]; v != "" && s.leaked(v) {
@@ -79,8 +82,11 @@ var handles = []Case{
 
 func hideHandle(s *Scene) error {
 	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, s.Target.Secret, 0)
+	if err != nil {
+		return call("name_to_handle_at", err)
+	}
 	s.secrets["handle"] = string(h.Bytes())
-	return call("name_to_handle_at", err)
+	return nil
 }
 
 // peers: sockets outside that are addressed in other ways, or of another type.

@@ -79,12 +79,16 @@ func stepTyping(args []string) ([]byte, error) {
 // pasted is what the console shows in its first line.
 const pasted = "reboot"
 
-// console is one that nobody logs in at.
-const console = "/dev/tty9"
-
-// showOnConsole opens the console and writes to it.
+// showOnConsole writes to the console that is in front, from which alone text is marked.
 func showOnConsole(s *Scene) error {
 	s.alone()
+	const active = "/sys/class/tty/tty0/active"
+	name, err := os.ReadFile(active)
+	if err != nil {
+		return fmt.Errorf("find the console: %w", err)
+	}
+	console := "/dev/" + strings.TrimSpace(string(name))
+	s.Arg("console", console)
 	fd, err := unix.Open(console, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", console, err)
@@ -100,8 +104,8 @@ func showOnConsole(s *Scene) error {
 }
 
 // attackPaste marks the beginning of the first line and pastes it.
-func attackPaste(*Target) ([]byte, error) {
-	fd, err := unix.Open(console, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+func attackPaste(t *Target) ([]byte, error) {
+	fd, err := unix.Open(t.Args["console"], unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, call("open", err)
 	}
