@@ -65,7 +65,7 @@ func elfProgram(loader, text string) []byte {
 		header, segment  = 64, 56
 		shared, amd64    = 3, 62
 		load, interp     = 1, 3
-		readable, read   = 4, 5 // the latter to execute as well
+		readable, all    = 4, 7 // Linux 6.1 writes to the end of a loader's page
 		fields, pageSize = 32, 4096
 	)
 	segments := 1
@@ -96,7 +96,7 @@ func elfProgram(loader, text string) []byte {
 		put(uint32(interp), uint32(readable), where, where, where, uint64(len(text)),
 			uint64(len(text)), uint64(1))
 	}
-	put(uint32(load), uint32(read), uint64(0), uint64(0), uint64(0), uint64(size), uint64(size),
+	put(uint32(load), uint32(all), uint64(0), uint64(0), uint64(0), uint64(size), uint64(size),
 		uint64(pageSize), code, []byte(text))
 	return b.Bytes()
 }
