@@ -30,7 +30,8 @@ type Case struct {
 	// make the calls (root if Root is set), where it is later than 5.10.
 	Since string
 	// Hooks are the LSM hooks of which any one is expected to stop the attack, and
-	// pid_namespace where a jail that has one of its own stops it as well.
+	// pid_namespace where a jail that has one of its own stops it as well, or seccomp
+	// where there is no hook and a filter of system calls has to.
 	// They inform a mutation test and the documentation; no verdict uses them.
 	Hooks []string
 	// Root says that only root can make the attack, and Guest that it changes the
@@ -107,10 +108,11 @@ func Families() []string {
 // Cases returns every case, grouped by family.
 func Cases() []Case {
 	return slices.Concat(
-		traversal, symlinks, procroot, environ, siblings, hardlinks, changes, planted, metadata,
-		watching, descriptors, passed, rings, compat, sockets, network, kinds, namespaces,
-		terminal, processes, signals, keys, lifecycle, clones, devices, kernelDoors, machine,
-		identities, rootSpaces, layers,
+		traversal, entrances, symlinks, races, procroot, environ, siblings, hardlinks, crowds,
+		changes, startup, planted, metadata, handles, watching, descriptors, passed, rings, compat,
+		sockets, peers, buses, network, kinds, names, namespaces, terminal, injections, processes,
+		signals, keys, lifecycle, clones, supervision, floods, execution, devices, kernelDoors,
+		machine, identities, rootSpaces, layers,
 	)
 }
 

@@ -34,6 +34,12 @@ const (
 	maxTries = 3
 )
 
+// Labels of the two sessions, with which the names of their directories begin.
+const (
+	controlLabel = "c"
+	jailLabel    = "j"
+)
+
 // runner is the state of one run. The controls run ahead of the jailed attacks,
 // at the same time: the two share nothing but the arena.
 type runner struct {
@@ -41,6 +47,7 @@ type runner struct {
 	arena  *arena
 	free   *session // unjailed
 	jailed *session
+	lower  func() // limits that were raised; nil: none
 }
 
 // noJail is what the controls run in: the attacker itself is the command.
@@ -129,10 +136,16 @@ func (r *runner) open(ctx context.Context) error {
 	if r.arena, err = newArena(r.opt.User, r.opt.Program); err != nil {
 		return err
 	}
-	if r.free, err = r.start(ctx, noJail, "c", nil); err != nil {
+	if err = r.arena.plantCrowd(r.opt.Cases); err != nil {
+		return fmt.Errorf("fill the project: %w", err)
+	}
+	if r.lower, err = raiseLimits(r.opt.Cases); err != nil {
+		return fmt.Errorf("raise the limits of processes: %w", err)
+	}
+	if r.free, err = r.start(ctx, noJail, controlLabel, nil); err != nil {
 		return err
 	}
-	r.jailed, err = r.start(ctx, r.opt.Jail, "j", nil)
+	r.jailed, err = r.start(ctx, r.opt.Jail, jailLabel, nil)
 	return err
 }
 
@@ -237,7 +250,7 @@ func (r *runner) run(ctx context.Context, c Case, control finding, res *report.R
 	}
 	var err error
 	if r.jailed.dead != nil {
-		if r.jailed, err = r.start(ctx, r.opt.Jail, "j", r.jailed); err != nil {
+		if r.jailed, err = r.start(ctx, r.opt.Jail, jailLabel, r.jailed); err != nil {
 			res.Detail = err.Error()
 			return
 		}
@@ -282,7 +295,7 @@ func (r *runner) control(ctx context.Context, c Case) finding {
 	}
 	var err error
 	if r.free.dead != nil {
-		if r.free, err = r.start(ctx, noJail, "c", r.free); err != nil {
+		if r.free, err = r.start(ctx, noJail, controlLabel, r.free); err != nil {
 			return finding{report.Broken, "control: " + err.Error()}
 		}
 	}
@@ -333,6 +346,9 @@ func (r *runner) close() {
 		return s == nil
 	}) {
 		s.close()
+	}
+	if r.lower != nil {
+		r.lower()
 	}
 	if r.arena != nil {
 		r.arena.remove()

@@ -29,7 +29,7 @@ const (
 // A session is one start of a jail (or of none, for the controls) and the
 // conversation with the attacker in it.
 type session struct {
-	label  string            // j: jailed, c: control
+	label  string            // controlLabel or jailLabel
 	tokens map[string]string // canaries planted at the start, by place
 	early  string            // file that the attacker reads before anything else
 	fence  string            // file that it tries to read after each case
@@ -54,11 +54,11 @@ type session struct {
 	victim *victim // process outside, for the attacks of this session
 }
 
-// strippedVariables are set, each to a canary, in the environment that the jail
-// is started in.
+// strippedVariables are set, each to a canary or what holds one, in the environment that
+// the jail is started in.
 var strippedVariables = []string{
 	"AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "LD_LIBRARY_PATH",
-	"GIT_SSH_COMMAND", "DBUS_SESSION_BUS_ADDRESS",
+	"GIT_SSH_COMMAND", busVariable,
 }
 
 // Where descriptors of the runner are left open for the jail: a file, a
@@ -175,7 +175,7 @@ func (s *session) hello() error {
 func (s *session) plantEarly(a *arena) error {
 	s.tokens["early"] = canary()
 	s.early = filepath.Join(a.outside, "early-"+s.label)
-	s.fence = filepath.Join(a.outside, "fence-"+s.label)
+	s.fence = filepath.Join(a.root, "fence-"+s.label) // no rule gives it
 	return a.user.do(func() error {
 		return errors.Join(os.WriteFile(s.early, []byte(s.tokens["early"]), 0o600),
 			os.WriteFile(s.fence, nil, 0o600))
@@ -190,8 +190,12 @@ func (s *session) environment(u User, j Jail) []string {
 			"SUDO_USER="+u.Name)
 	}
 	for _, name := range strippedVariables {
-		s.tokens[name] = canary()
-		env = append(env, name+"="+s.tokens[name])
+		value := canary()
+		s.tokens[name] = value
+		if name == busVariable {
+			value = busAddress(value)
+		}
+		env = append(env, name+"="+value)
 	}
 	return env
 }

@@ -33,6 +33,9 @@ func steps() map[string]step {
 		"lower":  stepLower,
 
 		"threadexec": stepThreadExec,
+		"execrace":   stepExecRace,
+		"execveat":   stepExecveat,
+		"typing":     stepTyping,
 
 		"cgroup":   stepCgroup,
 		"rootbind": privately(stepBind),

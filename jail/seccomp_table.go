@@ -91,7 +91,9 @@ func refusals() []refusal {
 		call("stime", no, 25, no, no), call("quotactl", 179, 131, 60, 131),
 		call("quotactl_fd", 443, 443, 443, 443), call("vhangup", 153, 111, 58, 111))
 	add(false, unix.EPERM, // side doors to files and processes
-		call("open_by_handle_at", 304, 342, 265, 371), call("lookup_dcookie", 212, 253, 18, 249),
+		call("open_by_handle_at", 304, 342, 265, 371),
+		call("name_to_handle_at", 303, 341, 264, 370), // a file's number and generation
+		call("lookup_dcookie", 212, 253, 18, 249),
 		call("fanotify_init", 300, 338, 262, 367), call("userfaultfd", 323, 374, 282, 388))
 	add(true, unix.EPERM, call("syslog", 103, 103, 116, 103),
 		call("bpf", 321, 357, 280, 386), call("perf_event_open", 298, 336, 241, 364))

@@ -56,6 +56,8 @@ func TestKnownLeaks(t *testing.T) {
 		{"landlock,seccomp", 6, "socket_abstract_stream", false},
 		{"landlock,seccomp", 6, "ns_user", false},
 		{"landlock", 6, "ns_user", true},
+		{"bpf", 0, "metadata_handle", true},
+		{"bpf,seccomp", 0, "metadata_handle", false},
 		{"landlock", 6, "traversal_absolute", false},
 	} {
 		layers, err := jail.ParseLayers(tt.layers)
@@ -187,7 +189,8 @@ distribution may have more.
 ## Cases that leak without the BPF layer
 
 ~agent-lock adversary --layers landlock,seccomp~ counts every leak that is not in this list,
-and notes what is in it and does not leak. ~hardlink_existing_read~ leaks with all layers.
+and notes what is in it and does not leak. ~hardlink_existing_read~ and
+~hardlink_crowd_read~ leak with all layers.
 
 | cases | why | until ABI | closed by seccomp |
 |---|---|---|---|
