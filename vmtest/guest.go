@@ -114,6 +114,10 @@ func moveFile(from, to string, mode uint32) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
+	// In its place the tree may have a link, which would lead out of the new root.
+	if err := os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	if err := os.WriteFile(to, data, 0o600); err != nil {
 		return err
 	}
