@@ -7,7 +7,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -157,8 +159,9 @@ func (s *Set) freePlace(inum uint32) (uint32, error) {
 // ringSize is that of struct ring in jail.bpf.h; a test compares them.
 const ringSize = 1 << 18
 
-// reset gives the slot a fresh state and a ring buffer: the one that its last jail
-// has left empty, else a new one.
+// reset gives the slot a fresh state and a ring buffer, the one of its last jail if there
+// is one: to enter another makes the kernel wait for all processors. So does, up to Linux
+// 6.6 at least, to look for it in the map (maybe_wait_bpf_programs); it has a pin.
 func (s *Slot) reset(clean bool) error {
 	if err := s.set.maps.Lost.Put(s.number, uint64(0)); err != nil {
 		return fmt.Errorf("reset slot %d: %w", s.number, err)
@@ -179,17 +182,20 @@ func (s *Slot) reset(clean bool) error {
 		return err
 	}
 	s.entered = func() error { return nil }
-	var ring *ebpf.Map
-	if s.set.maps.Rings.Lookup(s.number, &ring) == nil {
+	pin := filepath.Join(s.set.dir, fmt.Sprint("ring-", s.number))
+	if ring, err := ebpf.LoadPinnedMap(pin, nil); err == nil {
 		defer ring.Close()
 		reader, err := ringbuf.NewReader(ring)
-		if err == nil && reader.AvailableBytes() == 0 {
-			s.reader = reader
-			return nil
-		}
 		if err == nil {
+			if err = drain(reader); err == nil {
+				s.reader = reader
+				return nil
+			}
 			reader.Close()
 		}
+	}
+	if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove ring buffer: %w", err)
 	}
 	ring, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "ring", Type: ebpf.RingBuf, MaxEntries: ringSize,
@@ -205,10 +211,27 @@ func (s *Slot) reset(clean bool) error {
 	// rest of a start takes. Arm is the first that needs it done.
 	done := make(chan error, 1)
 	go func() {
-		done <- s.set.maps.Rings.Put(s.number, ring)
-		ring.Close()
+		defer ring.Close()
+		err := s.set.maps.Rings.Put(s.number, ring)
+		if err == nil {
+			err = ring.Pin(pin)
+		}
+		done <- err
 	}()
 	s.entered = sync.OnceValue(func() error { return <-done })
+	return nil
+}
+
+// drain reads what the slot's last jail has left, of which nobody writes any more.
+func drain(r *ringbuf.Reader) error {
+	r.SetDeadline(time.Now())
+	var left ringbuf.Record
+	for r.AvailableBytes() > 0 {
+		if err := r.ReadInto(&left); err != nil {
+			return err
+		}
+	}
+	r.SetDeadline(time.Time{})
 	return nil
 }
 

@@ -31,6 +31,7 @@ func withoutBPF() []leakGroup {
 		{cases: []string{"watch_inotify"}, why: "Landlock knows no right for watching"},
 		{cases: []string{"fd_passed_file", "fd_passed_writable", "fd_passed_mapped",
 			"fd_passed_sent", "fd_passed_spliced", "fd_passed_copied", "fd_passed_chmod",
+			"fd_passed_xattr",
 			"fd_passed_lease"},
 			why: "Landlock decides when a file is opened, not when its descriptor is received"},
 		{cases: []string{"hardlink_existing_write", "hardlink_existing_append",
