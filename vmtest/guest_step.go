@@ -54,8 +54,10 @@ func runStep(ch *channel, index int, s Step) StepStatus {
 		timedOut.Store(true)
 		unix.Kill(-1, unix.SIGKILL) // everything but pid 1, in whatever group or session
 	})
+	start := time.Now()
 	ws := waitFor(pid)
 	timer.Stop()
+	status.Duration = time.Since(start)
 	if err := killRest(); err != nil {
 		status.Error = err.Error()
 	}

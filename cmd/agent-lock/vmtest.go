@@ -340,6 +340,9 @@ func (f vmtestFlags) suites() ([]vmtest.Step, error) {
 	return steps, nil
 }
 
+// suiteTimeout is that of the whole suite on a machine that has other work as well.
+const suiteTimeout = 20 * time.Minute
+
 func (f vmtestFlags) suite(layers, user string) vmtest.Step {
 	s := vmtest.Step{
 		Name:    "adversary as " + user,
@@ -347,6 +350,7 @@ func (f vmtestFlags) suite(layers, user string) vmtest.Step {
 		Results: true,
 		Quiet:   !f.verbose,
 		Check:   vmtest.LeaksAreStatus,
+		Timeout: suiteTimeout,
 	}
 	if layers != "" {
 		s.Name += " --layers " + layers
