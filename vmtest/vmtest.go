@@ -63,7 +63,7 @@ type Config struct {
 
 // Defaults of Config.
 const (
-	DefaultTimeout = 10 * time.Minute
+	DefaultTimeout = 30 * time.Minute
 	DefaultIdle    = 30 * time.Second
 )
 

@@ -41,7 +41,7 @@ Flags:
   --kernels LIST    what to boot
   --json FILE       write results as JSON lines; "-": to stdout, the table to stderr
   --accel A         auto (default), kvm, tcg; auto uses KVM if a probe guest ran in it
-  --timeout D       of the whole run (default 10m)
+  --timeout D       of the whole run (default 30m)
   --allow-missing   a kernel that cannot be had is shown as missing, not an error
   --run REGEXP      only these cases of the suite
   --users LIST      whom the suite attacks as: user, root or both (default user,root)
