@@ -184,6 +184,12 @@ run begins with a check that ordinary work in the project succeeds: a jail that 
 everything does not pass. ~denied~ without an errno means that the attacker saw no error
 and the outside saw no effect.
 
+Of a jail that appends its denials to a log (~{log}~ in its command line), a denied case also
+says whether the denial was recorded, as a second score. Ours records what its programs
+refuse. It cannot record what is not there to be refused (~ESRCH~ and ~ENOENT~ of other
+processes and of hidden mounts), nor what the kernel's own permissions or seccomp refuse
+before; and a capability that root's programs ask for is told once.
+
 ~--against CMD~ attacks another jail: CMD is split into words as by a shell, ~{}~ in it
 stands for the project directory, and the attacker's command is appended. ~--against env~
 is no jail at all; every case then leaks or is skipped, so each of them can fail.

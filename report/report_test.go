@@ -71,3 +71,15 @@ func TestWriteLine(t *testing.T) {
 		}
 	}
 }
+
+func TestSummaryScoresRecords(t *testing.T) {
+	results := []Result{{Outcome: Denied, Record: Recorded}, {Outcome: Denied, Record: Unrecorded},
+		{Outcome: Denied}, {Outcome: Leaked}}
+	const want = "4 cases: 3 denied (1 recorded, 1 not), 1 leaked"
+	if got := Summary(results); got != want {
+		t.Errorf("Summary = %q, want %q", got, want)
+	}
+	if got, want := Summary(results[2:]), "2 cases: 1 denied, 1 leaked"; got != want {
+		t.Errorf("Summary without a log = %q, want %q", got, want)
+	}
+}

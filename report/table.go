@@ -95,7 +95,11 @@ func writeRows(w io.Writer, rows []row) error {
 func Summary(results []Result) string {
 	var parts []string
 	for _, c := range counts(results) {
-		parts = append(parts, fmt.Sprintf("%d %s", c.N, c.Outcome))
+		part := fmt.Sprintf("%d %s", c.N, c.Outcome)
+		if c.Outcome == Denied {
+			part += recordedOf(results)
+		}
+		parts = append(parts, part)
 	}
 	noun := "case"
 	if list, _ := columns(results); len(list) > 1 {
@@ -130,4 +134,16 @@ func quantity(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// recordedOf is the score of a jail that has a log: as in " (4 recorded, 1 not)".
+func recordedOf(results []Result) string {
+	score := map[Record]int{}
+	for _, r := range results {
+		score[r.Record]++
+	}
+	if score[Recorded]+score[Unrecorded] == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d recorded, %d not)", score[Recorded], score[Unrecorded])
 }
