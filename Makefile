@@ -108,7 +108,8 @@ vm: build setup-vm ## one cell: KERNEL, and of the cases those that match RUN
 	./agent-lock vmtest --kernels '$(KERNEL)' $(if $(RUN),--run '$(RUN)') $(VMFLAGS)
 
 matrix: build setup-vm ## load every program and attack the jail on KERNELS
-	./agent-lock vmtest --kernels '$(KERNELS)' $(if $(RUN),--run '$(RUN)') $(VMFLAGS)
+	./agent-lock vmtest --kernels '$(KERNELS)' --package '$(GIT)' $(if $(RUN),--run '$(RUN)') \
+		$(VMFLAGS)
 
 guest: build setup-vm ## the jail's own tests (start, rights, ends) in a guest of each of KERNELS
 	$(GO) test -c -trimpath -tags guest -o '$(OUT)/jail.test' ./jail
