@@ -14,7 +14,7 @@ MUTATE   ?=
 GIT      ?= git:usr/bin/git,git:usr/lib/git-core/git,dash:bin
 # What `make compare` attacks in the guest, and as whom and beside which of ours here.
 COMPARED ?= bubblewrap,firejail,util-linux:usr/bin/unshare,coreutils:usr/bin/env,$(GIT)
-COMPAREFLAGS ?= --layers landlock,seccomp
+COMPAREFLAGS ?= $(if $(SUDO_USER),--user '$(SUDO_USER)') --layers landlock,seccomp
 PREFIX   ?= /usr/local
 OUT      ?= out
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)

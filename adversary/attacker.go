@@ -25,7 +25,7 @@ const attackerVerb = "attacker"
 // even if the runner and the jail's command die.
 const (
 	stepTimeout    = time.Minute
-	sessionTimeout = 10 * time.Minute
+	sessionTimeout = time.Hour
 )
 
 // maxLoot bounds what an attacker sends out; a message must fit into a socket buffer.
@@ -334,7 +334,7 @@ func attackOnce(t *Target) error {
 		if errors.As(err, &un) {
 			r.Unmade = r.Err
 		}
-		if errors.Is(err, errNoSocket) {
+		if errors.Is(err, errNoSocket) || errors.Is(err, errTooSlow) {
 			r.Skip = r.Err
 		}
 	}
@@ -357,7 +357,10 @@ func need(err error) error {
 	return &unmadeError{fmt.Errorf("prepare the attack: %w", err)}
 }
 
-var errNoSocket = errors.New("the jail does not pass the control socket on to its command")
+var (
+	errNoSocket = errors.New("the jail does not pass the control socket on to its command")
+	errTooSlow  = errors.New("this machine is too slow")
+)
 
 // Sync tells the runner that the attack is in place and waits until the runner
 // has done its part (Case.Meanwhile).

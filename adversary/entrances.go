@@ -126,14 +126,13 @@ var peers = []Case{
 	{
 		Name: "socket_ring", Family: "sockets", Source: "D49 D64", Fresh: true,
 		What:  "connects to a socket outside through a ring",
-		Calls: "io_uring(CONNECT)", Hooks: streamHooks,
+		Calls: "io_uring(CONNECT)", Needs: needsRing, Hooks: streamHooks,
 		Setup: listenOutside(unix.SOCK_STREAM, "s"), Attack: attackRingPeer, Judge: heard,
 	},
 	{
 		Name: "socket_agent_guessed", Family: "sockets", Source: "D52",
 		What:  "looks for an ssh-agent in /tmp and asks it for its keys",
 		Calls: "getdents, connect",
-		Needs: needsRing,
 		Hooks: streamHooks, Judge: heard,
 		Setup: func(s *Scene) error {
 			dir := "/tmp/ssh-" + canary()[:12]

@@ -108,8 +108,8 @@ func attackFlood(t *Target) ([]byte, error) {
 	}()
 	for start := time.Now(); len(pids) < floodSize; {
 		if time.Since(start) > floodTime {
-			return nil, fmt.Errorf("%d of %d processes in %v; this machine is too slow", len(pids),
-				floodSize, floodTime)
+			return nil, fmt.Errorf("%d of %d processes in %v: %w", len(pids), floodSize, floodTime,
+				errTooSlow)
 		}
 		pid := cloneIdle(unix.CLONE_VM | unix.CLONE_FILES | unix.CLONE_FS | unix.CLONE_SIGHAND)
 		if pid < 0 {

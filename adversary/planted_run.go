@@ -151,6 +151,7 @@ func (s *Scene) git(dir string, args ...string) error {
 	cmd.Dir = s.In(dir)
 	cmd.Env = append(s.arena.user.environment(), "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
+		"GIT_CEILING_DIRECTORIES="+s.arena.root, // the home directory may be a repository
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@host.invalid",
 		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@host.invalid")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.arena.user.credential()}

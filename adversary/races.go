@@ -1,6 +1,7 @@
 package adversary
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -91,6 +92,10 @@ func contend(disturb func(turn int), try func() (bool, error)) error {
 		won, err := try()
 		if won {
 			return nil
+		}
+		var unmade *unmadeError
+		if errors.As(err, &unmade) {
+			return err
 		}
 		if err != nil {
 			last = err

@@ -80,12 +80,17 @@ func (l *denialLog) unread(lines [][]byte) {
 // attacker makes one more attempt, at a file that is there for that: records come in
 // order, so what is before its own belongs to the case.
 func (s *session) recorded() (bool, error) {
-	if err := s.send(message{Kind: "fence", Target: &Target{Secret: s.fence}}); err != nil {
-		return false, err
+	err := s.send(message{Kind: "fence", Target: &Target{Secret: s.fence}})
+	if err == nil {
+		_, _, err = s.receive(replyTimeout)
 	}
-	if _, _, err := s.receive(replyTimeout); err != nil {
-		return false, err
+	if err != nil {
+		return false, s.end(fmt.Errorf("ask the attacker inside: %w", err))
 	}
 	lines, err := s.log.until(s.fence, replyTimeout)
-	return len(lines) > 0, err
+	if err != nil {
+		return false, s.end(fmt.Errorf("the jail does not record, with its path, that a file "+
+			"outside was not read: %w", err))
+	}
+	return len(lines) > 0, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-lock/agent-lock/report"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -50,24 +51,22 @@ func TestDenialLog(t *testing.T) {
 	}
 }
 
-// A jail that has a log is scored; one that records nothing cannot be.
+// A jail without a log has no score. One with a log that says nothing is no jail to score.
 func TestRecords(t *testing.T) {
-	u := ourselves(t)
-	for command, want := range map[string]string{
-		"env":                  "",
-		"sh -c '\"$@\"' {log}": "is not in the denial log",
-	} {
+	u, cases := ourselves(t), Select(nil)[:1]
+	run := func(command string) ([]report.Result, error) {
 		j, err := ParseJail(command)
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, err := Run(t.Context(), Options{Jail: j, User: u,
-			Cases: Select(nil)[:1]})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := results[0].Detail; !strings.Contains(got, want) || results[0].Record != "" {
-			t.Errorf("%s: %s, record %q, want %q", command, got, results[0].Record, want)
-		}
+		return Run(t.Context(), Options{Jail: j, User: u, Cases: cases})
+	}
+	results, err := run("env")
+	if err != nil || results[0].Outcome != report.Leaked || results[0].Record != "" {
+		t.Errorf("env: %+v, %v, want a leak without a score", results, err)
+	}
+	_, err = run(`sh -c '"$@"' {log}`)
+	if err == nil || !strings.Contains(err.Error(), "does not record") {
+		t.Errorf("a log that says nothing: %v, want an error about it", err)
 	}
 }

@@ -155,7 +155,8 @@ func (r *runner) start(ctx context.Context, j Jail, label string, before *sessio
 	error) {
 	starts := 1
 	if before != nil {
-		if starts = before.starts + 1; starts > maxStarts {
+		before.starts++ // also when it does not start
+		if starts = before.starts; starts > maxStarts {
 			return before, fmt.Errorf("%s died %d times", j.Name, maxStarts)
 		}
 	}
@@ -165,9 +166,13 @@ func (r *runner) start(ctx context.Context, j Jail, label string, before *sessio
 	}
 	s.starts = starts
 	if err := r.check(s); err != nil {
-		return s, fmt.Errorf("%s does not let the attacker work in the project: %w", j.Name, err)
+		return s, s.end(fmt.Errorf("%s does not let the attacker work in the project: %w",
+			j.Name, err))
 	}
-	return s, nil
+	if s.log != nil { // what the jail recorded up to here belongs to no case
+		_, err = s.recorded()
+	}
+	return s, err
 }
 
 // check runs the works case, which is not an attack.
@@ -227,8 +232,7 @@ func (r *runner) attempt(c Case, s *session, judge func(*Scene, *reply) error) e
 	}
 	if rep.Unmade != "" {
 		if rep.Lost {
-			s.dead = errors.New(rep.Unmade)
-			s.close() // with all that the attack may have left
+			return s.end(errors.New(rep.Unmade)) // with all that the attack may have left
 		}
 		return errors.New(rep.Unmade)
 	}
@@ -264,8 +268,8 @@ func (r *runner) run(ctx context.Context, c Case, control finding, res *report.R
 			break
 		}
 	}
-	if err == nil && r.jailed.log != nil {
-		err = r.score(res)
+	if r.jailed.log != nil && r.jailed.dead == nil {
+		err = errors.Join(err, r.score(res))
 	}
 	if err != nil {
 		res.Outcome, res.Detail = report.Broken, err.Error()

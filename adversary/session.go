@@ -260,33 +260,39 @@ func controlSocket() (*net.UnixConn, *os.File, error) {
 // called, with the process id of the caller, each time the attack asks for it.
 func (s *session) call(t *Target, pass []int, onSync func(pid int) error) (*reply, error) {
 	if err := s.send(message{Kind: "case", Target: t}); err != nil {
-		return nil, err
+		return nil, s.end(fmt.Errorf("ask the attacker inside: %w", err))
 	}
 	if len(pass) > 0 {
 		_, _, err := s.conn.WriteMsgUnix([]byte("{}\n"), unix.UnixRights(pass...), nil)
 		if err != nil {
-			return nil, fmt.Errorf("pass descriptors: %w", err)
+			return nil, s.end(fmt.Errorf("pass descriptors: %w", err))
 		}
 	}
 	for {
 		m, pid, err := s.receive(t.Limit + replyTimeout)
 		if err != nil {
-			s.dead = fmt.Errorf("the attacker inside does not answer: %w", err)
-			s.close()
-			return nil, s.dead
+			return nil, s.end(fmt.Errorf("the attacker inside does not answer: %w", err))
 		}
 		switch {
 		case m.Kind == "reply" && m.Reply != nil:
 			return m.Reply, nil
 		case m.Kind == "sync":
-			if err := onSync(pid); err != nil {
-				return nil, err
+			err := onSync(pid)
+			if err == nil {
+				err = s.send(message{Kind: "go"})
 			}
-			if err := s.send(message{Kind: "go"}); err != nil {
-				return nil, err
+			if err != nil { // the attack waits, and would take the next case for its answer
+				return nil, s.end(err)
 			}
 		}
 	}
+}
+
+// end closes a session in which no more cases can run, and says why.
+func (s *session) end(why error) error {
+	s.dead = why
+	s.close()
+	return why
 }
 
 func (s *session) send(m message) error {

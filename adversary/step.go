@@ -51,7 +51,8 @@ func steps() map[string]step {
 }
 
 // runStep runs one step. The first byte of the output says how it went: '+'
-// and the loot, or the error number in decimal, a blank and the error text.
+// and the loot, '!' and why the attack was not made, or the error number in decimal, a
+// blank and the error text.
 func runStep(name string, args []string) error {
 	f, ok := steps()[name]
 	if !ok {
@@ -62,6 +63,11 @@ func runStep(name string, args []string) error {
 }
 
 func say(loot []byte, err error) {
+	var unmade *unmadeError
+	if errors.As(err, &unmade) {
+		fmt.Print("!", err)
+		return
+	}
 	if err != nil {
 		var errno syscall.Errno
 		errors.As(err, &errno)
@@ -93,13 +99,22 @@ func start(program string, attr *syscall.SysProcAttr, args ...string) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	_, _ = unix.Wait4(pid, nil, 0, nil)
+	var ws unix.WaitStatus
+	if _, err := unix.Wait4(pid, &ws, 0, nil); err == nil && len(out) == 0 && ws.Signaled() {
+		if ws.Signal() == unix.SIGSYS {
+			return nil, errors.New("the step was killed for a system call")
+		}
+		return nil, need(fmt.Errorf("the step was ended by a signal: %v", ws.Signal()))
+	}
 	return parseStep(out)
 }
 
 func parseStep(out []byte) ([]byte, error) {
 	if len(out) > 0 && out[0] == '+' {
 		return out[1:], nil
+	}
+	if len(out) > 0 && out[0] == '!' {
+		return nil, &unmadeError{errors.New(string(out[1:]))}
 	}
 	number, text, ok := strings.Cut(string(out), " ")
 	n, err := strconv.Atoi(number)

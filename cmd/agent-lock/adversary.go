@@ -37,8 +37,8 @@ made without the jail, where it has to succeed, or it proves nothing and is skip
   --user NAME     attack as NAME, unjailed and jailed; root has cases of its own
   --against CMD   attack CMD, or NAME=CMD, instead of our own jail, as the invoking
                   user; {} in CMD stands for the project directory, {log} for a file
-                  to which it appends a line for each denial. CMD env is no jail at
-                  all, agent-lock our own with its defaults. Repeatable
+                  to which it appends a line for each denial, with the path. CMD env
+                  is no jail at all, agent-lock our own with its defaults. Repeatable
   --compare       attack all jails for which this suite has settings and that are
                   installed; besides, our own, or those that --against names
   --layers LIST   attack our own jail with these layers alone, such as

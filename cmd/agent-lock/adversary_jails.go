@@ -16,16 +16,12 @@ import (
 // those that are installed. Done removes what they need, whatever the error is.
 func (f adversaryFlags) jails(std stdio, user adversary.User) (jails []adversary.Jail,
 	done func(), err error) {
-	var undo []func()
-	done = func() {
-		for _, f := range undo {
-			f()
-		}
+	done = func() {}
+	taken := func(j adversary.Jail) bool {
+		return slices.ContainsFunc(jails, func(k adversary.Jail) bool { return k.Name == j.Name })
 	}
 	add := func(j adversary.Jail, err error) error {
-		if err == nil && slices.ContainsFunc(jails, func(k adversary.Jail) bool {
-			return k.Name == j.Name
-		}) {
+		if err == nil && taken(j) {
 			err = fmt.Errorf("the name %s is taken; give it another: NAME=CMD", j.Name)
 		}
 		jails = append(jails, j)
@@ -50,8 +46,29 @@ func (f adversaryFlags) jails(std stdio, user adversary.User) (jails []adversary
 			return nil, done, fmt.Errorf("--layers %s: %w", list, err)
 		}
 	}
-	if !f.compare {
-		return jails, done, nil
+	if f.compare {
+		var others []adversary.Jail
+		if others, done, err = comparedJails(std, user); err != nil {
+			return nil, done, fmt.Errorf("--compare: %w", err)
+		}
+		for _, j := range others {
+			if !taken(j) { // else --against says how
+				jails = append(jails, j)
+			}
+		}
+	}
+	return jails, done, nil
+}
+
+// comparedJails are those that are installed; it says why others are not. Done removes what
+// they need, whatever the error is.
+func comparedJails(std stdio, user adversary.User) (jails []adversary.Jail, done func(),
+	err error) {
+	var undo []func()
+	done = func() {
+		for _, f := range undo {
+			f()
+		}
 	}
 	for _, d := range adversary.Definitions() {
 		found, err := d.Find(context.Background())
@@ -67,9 +84,7 @@ func (f adversaryFlags) jails(std stdio, user adversary.User) (jails []adversary
 		if number := versionNumber.FindString(found.Version); number != "" {
 			j.Name += " " + number
 		}
-		if err := add(j, nil); err != nil {
-			return nil, done, fmt.Errorf("--compare: %w", err)
-		}
+		jails = append(jails, j)
 	}
 	return jails, done, nil
 }

@@ -71,7 +71,7 @@ func (f reportFlags) leave(cases []adversary.Case) ([]adversary.Case, error) {
 		})
 	}
 	if f.family != "" {
-		families := strings.Split(f.family, ",")
+		families := strings.Split(strings.ReplaceAll(f.family, " ", ""), ",")
 		for _, name := range families {
 			if all := adversary.Families(); !slices.Contains(all, name) {
 				return nil, fmt.Errorf("--family: there is no %q; the families are %s", name,
@@ -231,8 +231,12 @@ func (out *resultOutput) finish(results []report.Result, runErr error, strict bo
 	errs := []error{out.err}
 	filed := results
 	if runErr != nil {
-		filed = append(slices.Clone(results), report.Result{Kind: report.Case, Name: "suite",
-			Family: "suite", Outcome: report.Broken, Detail: runErr.Error()})
+		suite := report.Result{Kind: report.Case, Name: "suite", Family: "suite",
+			Outcome: report.Broken, Detail: oneLine(runErr)}
+		if len(results) > 0 {
+			suite.Jail, suite.Layer, suite.User = results[0].Jail, results[0].Layer, results[0].User
+		}
+		filed = append(slices.Clone(results), suite)
 	}
 	for form, write := range resultForms {
 		var w io.Writer = out.files[form]
