@@ -104,7 +104,11 @@ func (p *started) inNamespaces(build func()) {
 // build does all of that thread's work.
 func (p *started) build(s setup, files [4]*os.File) error {
 	if err := unix.Unshare(int(s.Spaces)); err != nil {
-		return fmt.Errorf("make the jail's namespaces: %w", err)
+		hint := ""
+		if errors.Is(err, unix.EPERM) {
+			hint = "; root lacks CAP_SYS_ADMIN, as in a container: start the jail on the host"
+		}
+		return fmt.Errorf("make the jail's namespaces: %w%s", err, hint)
 	}
 	var err error
 	if s.FDs, err = unix.Open("/proc/thread-self/fd",
