@@ -111,7 +111,7 @@ func (f adversaryFlags) ownJail(list string) (adversary.Jail, error) {
 	}
 	j := adversary.Jail{Name: ownName, Layer: list, Known: knownLeaks(layers, jail.LandlockABI())}
 	j.Argv = append([]string{self, "--denials", "off"}, f.jail...)
-	if layers.BPF {
+	if layers.BPF && len(f.jail) == 0 { // a mutant may not record as the score needs it
 		j.Argv = append(j.Argv, "--log", "{log}")
 	}
 	if f.user != "" {
