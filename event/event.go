@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 // Event is one denial. Its JSON form is a line of the denial log.
@@ -53,21 +51,14 @@ func (e Event) String() string {
 		e.Tried, object, e.Errno, e.Comm, e.PID, e.Rule, remedy))
 }
 
+// unquoted undoes what strconv.Quote escapes for the sake of Go alone.
+var unquoted = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
+
 // printable replaces what a terminal would act on, or show as something else, by
 // its escape in Go's notation.
 func printable(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-	}
-	return b.String()
+	quoted := strconv.Quote(s)
+	return unquoted.Replace(quoted[1 : len(quoted)-1])
 }
 
 // tried says in words what a hook guards.

@@ -1,9 +1,8 @@
 package report
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -14,29 +13,12 @@ const clipped = 300
 // names, errnos and details come in part from inside a jail. What is left is printable
 // characters and spaces, in one line.
 func visible(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	return b.String()
+	quoted := strconv.Quote(s)
+	return unquoted.Replace(quoted[1 : len(quoted)-1])
 }
+
+// unquoted undoes what strconv.Quote escapes for the sake of Go alone.
+var unquoted = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
 
 // clip cuts a text that is longer than n characters.
 func clip(s string, n int) string {
