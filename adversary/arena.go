@@ -1,6 +1,7 @@
 package adversary
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -33,11 +34,12 @@ var siblingNames = []string{"proj2", "proj-backup", "proj."}
 // oldDir is in the outside directory before a jail starts, so that rules can name it.
 const oldDir = "old-dir"
 
-// newArena makes an arena. The caller removes it.
-func newArena(u User, program string) (*arena, error) {
+// newArena makes an arena, in the user's home if dir is empty. The caller removes it.
+func newArena(u User, program, dir string) (*arena, error) {
+	dir = cmp.Or(dir, u.Home)
 	a := &arena{user: u}
 	err := u.do(func() error {
-		root, err := os.MkdirTemp(u.Home, ".agent-lock-adversary-")
+		root, err := os.MkdirTemp(dir, ".agent-lock-adversary-")
 		if err != nil {
 			return err
 		}
@@ -58,7 +60,7 @@ func newArena(u User, program string) (*arena, error) {
 	}
 	if err != nil {
 		a.remove()
-		return nil, fmt.Errorf("make arena in %s: %w", u.Home, err)
+		return nil, fmt.Errorf("make arena in %s: %w; --arena names another directory", dir, err)
 	}
 	return a, nil
 }

@@ -15,8 +15,11 @@ var update = flag.Bool("update", false, "rewrite docs/adversary.md from the case
 
 func TestMain(m *testing.M) {
 	// The runner copies this program and runs the copy as the attacker.
+	if len(os.Args) > 1 && os.Args[1] == loggerVerb {
+		os.Exit(beLogger(os.Args[2:]))
+	}
 	if len(os.Args) > 1 && os.Args[1] == attackerVerb {
-		lifecycle = append(lifecycle, badCases...)
+		lifecycle = append(lifecycle, append(badCases, loggedCases...)...)
 		os.Exit(AttackerMain(os.Args[2:]))
 	}
 	os.Exit(m.Run())

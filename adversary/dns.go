@@ -171,20 +171,8 @@ func beResolver(s *Scene) error {
 	if err != nil {
 		return err
 	}
-	at, family, err := inetAddress(net.JoinHostPort(server, "53"))
-	if err != nil {
-		return err
-	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return fmt.Errorf("socket: %w", err)
-	}
-	s.onClose(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, at); err != nil {
-		return fmt.Errorf("bind the resolver's address %s: %w", server, err)
-	}
-	s.listeners = append(s.listeners, listener{fd, unix.SOCK_DGRAM})
-	return nil
+	_, err = s.listenAt(unix.SOCK_DGRAM, net.JoinHostPort(server, "53"), 0)
+	return err
 }
 
 func firstServer(conf string) (string, error) {

@@ -41,6 +41,8 @@ type Definition struct {
 	Note string
 	// Root says that only root can start it.
 	Root bool
+	// NoRoot says why it cannot jail root; empty: it can.
+	NoRoot string
 	// Open says that it hides no file, and does not claim to.
 	Open bool
 
@@ -193,6 +195,7 @@ var definitions = []Definition{
 		Name:    "firejail",
 		Argv:    firejail(),
 		Version: []string{"firejail", "--version"},
+		NoRoot:  "it does not show a project in root's home directory",
 		Install: "apt-get install firejail",
 		Source:  firejailSource,
 		Network: "all",
@@ -202,6 +205,7 @@ var definitions = []Definition{
 		Name:    "firejail-offline",
 		Argv:    firejail("--net=none"),
 		Version: []string{"firejail", "--version"},
+		NoRoot:  "it does not show a project in root's home directory",
 		Install: "apt-get install firejail",
 		Source:  firejailSource + "; --net=none",
 		Network: "none",

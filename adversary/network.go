@@ -256,35 +256,45 @@ func servingShared(network, address string, option int) func(*Scene) error {
 // ListenInet binds a TCP or UDP socket to a port of its own at an address and tells
 // the attacker where as name. The judge [heard] looks whether anything arrived.
 func (s *Scene) ListenInet(name string, kind int, address string, option int) error {
-	at, family, err := inetAddress(net.JoinHostPort(address, "0"))
+	fd, err := s.listenAt(kind, net.JoinHostPort(address, "0"), option)
 	if err != nil {
 		return err
-	}
-	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return fmt.Errorf("socket: %w", err)
-	}
-	s.onClose(func() { unix.Close(fd) })
-	if option != 0 {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, 1); err != nil {
-			return fmt.Errorf("setsockopt: %w", err)
-		}
-	}
-	if err := unix.Bind(fd, at); err != nil {
-		return fmt.Errorf("bind %s: %w", address, err)
-	}
-	if kind == unix.SOCK_STREAM {
-		if err := unix.Listen(fd, 64); err != nil {
-			return fmt.Errorf("listen: %w", err)
-		}
 	}
 	port, err := portOf(fd)
 	if err != nil {
 		return err
 	}
 	s.Arg(name, net.JoinHostPort(address, fmt.Sprint(port)))
-	s.listeners = append(s.listeners, listener{fd, kind})
 	return nil
+}
+
+// listenAt binds a TCP or UDP socket to an address with its port, after setting a socket
+// option that is not 0.
+func (s *Scene) listenAt(kind int, address string, option int) (int, error) {
+	at, family, err := inetAddress(address)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("socket: %w", err)
+	}
+	s.onClose(func() { unix.Close(fd) })
+	if option != 0 {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, 1); err != nil {
+			return -1, fmt.Errorf("setsockopt: %w", err)
+		}
+	}
+	if err := unix.Bind(fd, at); err != nil {
+		return -1, fmt.Errorf("bind %s: %w", address, err)
+	}
+	if kind == unix.SOCK_STREAM {
+		if err := unix.Listen(fd, 64); err != nil {
+			return -1, fmt.Errorf("listen: %w", err)
+		}
+	}
+	s.listeners = append(s.listeners, listener{fd, kind})
+	return fd, nil
 }
 
 // machineAddress is one that other machines could use.
@@ -400,18 +410,9 @@ func findPort(s *Scene) error {
 
 // takePort is a service that is started where the attacker's socket was or is.
 func takePort(s *Scene, _ int) error {
-	at, family, err := inetAddress(s.Target.Args["service"])
-	if err != nil {
-		return err
-	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return fmt.Errorf("socket: %w", err)
-	}
-	s.onClose(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, at); err != nil {
+	_, err := s.listenAt(unix.SOCK_DGRAM, s.Target.Args["service"], 0)
+	if errors.Is(err, unix.EADDRINUSE) {
 		return nil // the attacker still has it: nothing will be heard
 	}
-	s.listeners = append(s.listeners, listener{fd, unix.SOCK_DGRAM})
-	return nil
+	return err
 }

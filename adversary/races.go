@@ -71,7 +71,8 @@ var races = []Case{
 }
 
 // contend calls try again and again until it says that it has won or the time is over,
-// while another thread disturbs. It returns the last error of a try that has not won.
+// while another thread disturbs. It returns the last error of a try that has not won; where
+// there was none, no try has met what the other thread made.
 func contend(disturb func(turn int), try func() (bool, error)) error {
 	var stop atomic.Bool
 	stopped := make(chan struct{})
@@ -101,6 +102,9 @@ func contend(disturb func(turn int), try func() (bool, error)) error {
 			last = err
 		}
 		runtime.Gosched()
+	}
+	if last == nil {
+		return fmt.Errorf("no try met the other thread's work: %w", errTooSlow)
 	}
 	return last
 }

@@ -15,6 +15,7 @@ import (
 type Options struct {
 	Jail  Jail
 	User  User   // whose files are at stake; see InvokingUser
+	Arena string // directory of the user's to attack in; empty: User.Home
 	Cases []Case // see Select
 	// Program is the executable that has the attacker's verb; it is copied into
 	// the project. Empty: this program.
@@ -133,7 +134,7 @@ type finding struct {
 // command work.
 func (r *runner) open(ctx context.Context) error {
 	var err error
-	if r.arena, err = newArena(r.opt.User, r.opt.Program); err != nil {
+	if r.arena, err = newArena(r.opt.User, r.opt.Program, r.opt.Arena); err != nil {
 		return err
 	}
 	if err = r.arena.plantCrowd(r.opt.Cases); err != nil {

@@ -293,7 +293,7 @@ func TestDiesWithParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := newArena(ourselves(t), program)
+	a, err := newArena(ourselves(t), program, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 type User struct {
 	UID, GID int
 	Name     string // for USER and LOGNAME
-	Home     string // the arena is made here, so it must be writable
+	Home     string // the arena is made here unless Options say otherwise
 }
 
 // InvokingUser returns who called us: the user that sudo was called by, or else

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -76,8 +77,7 @@ type adversaryFlags struct {
 	jail      []string // hidden: flags for our own jail
 }
 
-func parseAdversaryFlags(args []string) (adversaryFlags, error) {
-	var f adversaryFlags
+func parseAdversaryFlags(args []string) (f adversaryFlags, err error) {
 	fs := flag.NewFlagSet("adversary", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.BoolVar(&f.list, "list", false, "")
@@ -101,6 +101,14 @@ func parseAdversaryFlags(args []string) (adversaryFlags, error) {
 	}
 	if fs.NArg() > 0 {
 		return f, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if f.list {
+		fs.Visit(func(g *flag.Flag) {
+			if !slices.Contains([]string{"list", "run", "skip", "family"}, g.Name) {
+				err = fmt.Errorf("--list shows cases; leave --%s out", g.Name)
+			}
+		})
+		return f, err
 	}
 	if len(f.layers) > 0 && len(f.against) > 0 {
 		return f, errors.New("--layers are our own jail's; leave --against out")
@@ -149,7 +157,7 @@ func runAdversary(std stdio, args []string) int {
 		return std.errorf("adversary: only root can make these attacks; add --user root")
 	}
 	if f.arena != "" {
-		if user.Home, err = filepath.Abs(f.arena); err != nil {
+		if f.arena, err = filepath.Abs(f.arena); err != nil {
 			return std.errorf("adversary: %v", err)
 		}
 	}
@@ -158,7 +166,7 @@ func runAdversary(std stdio, args []string) int {
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}
-	return attack(std, f, jails, adversary.Options{User: user, Cases: cases})
+	return attack(std, f, jails, adversary.Options{User: user, Arena: f.arena, Cases: cases})
 }
 
 // attacker is whom the attacks are made as.
@@ -193,7 +201,7 @@ func attack(std stdio, f adversaryFlags, jails []adversary.Jail, opt adversary.O
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
 		syscall.SIGHUP)
 	defer stop()
-	out, err := f.open(std, opt.Cases)
+	out, err := f.open(std, opt, jails)
 	if err != nil {
 		return std.errorf("adversary: %v", err)
 	}

@@ -72,6 +72,9 @@ func comparedJails(std stdio, user adversary.User) (jails []adversary.Jail, done
 	}
 	for _, d := range adversary.Definitions() {
 		found, err := d.Find(context.Background())
+		if err == nil && user.UID == 0 && d.NoRoot != "" {
+			err = fmt.Errorf("start %s as root: %s; add --user NAME", d.Name, d.NoRoot)
+		}
 		if err != nil {
 			fmt.Fprintf(std.err, "agent-lock: adversary: not compared: %v\n", err)
 			continue

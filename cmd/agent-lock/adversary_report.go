@@ -99,19 +99,20 @@ type resultOutput struct {
 	lines    io.Writer // JSON
 	files    map[string]*os.File
 	stdout   string // the form that goes to standard output; empty: none does
+	replaced string // the baseline, when the JSON lines are to take its place
 	err      error  // of writing lines
 }
 
 // open reads the baseline and opens the files, before anything is attacked.
-func (f reportFlags) open(std stdio, cases []adversary.Case) (*resultOutput, error) {
+func (f reportFlags) open(std stdio, opt adversary.Options, jails []adversary.Jail) (
+	*resultOutput, error) {
 	if f.repeat < 1 {
 		return nil, fmt.Errorf("--repeat %d: it is at least 1", f.repeat)
 	}
 	out := &resultOutput{std: std, table: std.out, repeat: f.repeat, lines: io.Discard,
 		files: map[string]*os.File{}}
-	// It may be the file that --json overwrites.
 	if f.baseline != "" {
-		before, err := readBaseline(f.baseline, cases)
+		before, err := readBaseline(f.baseline, opt, jails)
 		if err != nil {
 			return nil, err
 		}
@@ -128,6 +129,9 @@ func (f reportFlags) open(std stdio, cases []adversary.Case) (*resultOutput, err
 				min(form, other), max(form, other), name)
 		}
 		forms[path] = form
+	}
+	if f.baseline != "" && f.files["json"] == f.baseline { // it must outlive a run that fails
+		out.replaced, f.files["json"] = f.baseline, f.baseline+".new"
 	}
 	for form, name := range f.files {
 		if err := out.openFile(form, name); err != nil {
@@ -156,32 +160,50 @@ func (out *resultOutput) openFile(form, name string) error {
 }
 
 // readBaseline reads the results of an earlier run. Of the cases that there still are, it
-// leaves those that are run now: not to run one is no change.
-func readBaseline(name string, run []adversary.Case) ([]report.Result, error) {
-	file, err := os.Open(name)
+// leaves those that are run now, of the same user and jails: not to run one is no change.
+func readBaseline(name string, opt adversary.Options, jails []adversary.Jail) (
+	[]report.Result, error) {
+	results, err := readResults(name)
 	if err != nil {
-		return nil, fmt.Errorf("read --baseline: %w", err)
-	}
-	defer file.Close()
-	results, err := report.ReadJSON(file)
-	if err != nil {
-		return nil, fmt.Errorf("read --baseline %s: %w; it is a file that --json wrote", name, err)
+		return nil, fmt.Errorf("read --baseline: %w; it is a file that --json wrote", err)
 	}
 	named := func(cases []adversary.Case, r report.Result) bool {
 		return slices.ContainsFunc(cases, func(c adversary.Case) bool { return c.Name == r.Name })
 	}
 	all := adversary.Cases()
-	ofCases := 0
+	ofCases, ofThese := 0, 0
 	results = slices.DeleteFunc(results, func(r report.Result) bool {
 		if r.Kind != report.Case || r.Name == "" || r.Outcome == "" {
 			return true
 		}
 		ofCases++
-		return named(all, r) && !named(run, r)
+		if r.Kernel != "" || r.User != opt.User.Name || !slices.ContainsFunc(jails,
+			func(j adversary.Jail) bool { return j.Name == r.Jail && j.Layer == r.Layer }) {
+			return true
+		}
+		ofThese++
+		return named(all, r) && !named(opt.Cases, r)
 	})
-	if ofCases == 0 {
+	switch {
+	case ofCases == 0:
 		return nil, fmt.Errorf("read --baseline %s: it has no result of a case; "+
 			"it is a file that --json wrote", name)
+	case ofThese == 0:
+		return nil, fmt.Errorf("read --baseline %s: it has no result of what is attacked now: "+
+			"%s as %s", name, jails[0].Name, opt.User.Name)
+	}
+	return results, nil
+}
+
+func readResults(name string) ([]report.Result, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	results, err := report.ReadJSON(f)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	return results, nil
 }
@@ -249,7 +271,7 @@ func (out *resultOutput) finish(results []report.Result, runErr error, strict bo
 			errs = append(errs, fmt.Errorf("write --%s: %w", form, err))
 		}
 	}
-	errs = append(errs, out.close())
+	errs = append(errs, out.close(), out.replace(runErr == nil))
 	switch {
 	case len(results) == 0:
 	case hasColumns(results):
@@ -265,6 +287,17 @@ func (out *resultOutput) finish(results []report.Result, runErr error, strict bo
 		return fmt.Errorf("write results: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return nil
+}
+
+// replace puts the results in the place of the baseline, or leaves that as it was.
+func (out *resultOutput) replace(ran bool) error {
+	switch {
+	case out.replaced == "":
+		return nil
+	case ran:
+		return os.Rename(out.replaced+".new", out.replaced)
+	}
+	return os.Remove(out.replaced + ".new")
 }
 
 // close closes the files.

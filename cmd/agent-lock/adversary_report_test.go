@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -155,6 +156,24 @@ func TestAdversaryBaseline(t *testing.T) {
 	out, status = run("^hardlink_existing_read$", "--baseline", file)
 	if status != 0 || !strings.Contains(out, "gone: 0") {
 		t.Errorf("a part of the baseline: status %d, %q, want 0 and nothing gone", status, out)
+	}
+	// It outlives a run that fails, and is none for another jail.
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, jail, want string }{
+		{"jail_that_fails", "env=false", "no attacker came up"},
+		{"another_jail", "other=env", "no result of what is attacked now"},
+	} {
+		_, stderr, status := runVerb(runAdversary, "--against", tt.jail, "--run",
+			"^hardlink_existing", "--baseline", file, "--json", file)
+		after, err := os.ReadFile(file)
+		kept := bytes.Equal(before, after)
+		if status != exitUsage || !strings.Contains(stderr, tt.want) || !kept {
+			t.Errorf("%s: status %d, %q, %v; want 125, %q and the baseline as it was", tt.name,
+				status, stderr, err, tt.want)
+		}
 	}
 }
 

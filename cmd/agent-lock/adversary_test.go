@@ -36,6 +36,7 @@ func TestAdversaryRefuses(t *testing.T) {
 		{"no_such_dir", []string{"--against", "env", "--json", "/no/such/dir/x"}, "/no/such/dir"},
 		{"no_such_jail", []string{"--against", "/no/such/jail"}, "/no/such/jail"},
 		{"no_jail", []string{"--against", "false"}, "no attacker came up inside"},
+		{"list_and_form", []string{"--list", "--json", "x"}, "leave --json out"},
 		{"taken_name", []string{"--against", "env", "--against", "env=env"}, "env is taken"},
 	}
 	for _, tt := range tests {

@@ -3,7 +3,6 @@ package main
 import (
 	_ "embed" // the text around the tables
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/agent-lock/agent-lock/adversary"
@@ -43,19 +42,6 @@ func compareDoc(std stdio, args []string) int {
 	describeDefinitions(&b)
 	fmt.Fprint(std.out, b.String())
 	return 0
-}
-
-func readResults(name string) ([]report.Result, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("read results: %w", err)
-	}
-	defer f.Close()
-	results, err := report.ReadJSON(f)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	return results, nil
 }
 
 // describeDefinitions writes down the settings.
