@@ -2,12 +2,9 @@ package adversary
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
-	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +58,7 @@ func stepHeir(args []string) ([]byte, error) {
 	go func() {
 		runtime.LockOSThread() // not the leader's, which is locked as well
 		close(ready)
-		if err := awaitLeader(); err != nil {
+		if err := need(awaitState(os.Getpid(), "Z")); err != nil {
 			say(nil, err)
 		} else if len(args) > 1 {
 			say(start(os.Args[0], nil, "read", args[0]))
@@ -73,22 +70,6 @@ func stepHeir(args []string) ([]byte, error) {
 	<-ready
 	_, _, errno := unix.Syscall(unix.SYS_EXIT, 0, 0, 0) // of this thread
 	return nil, need(errno)
-}
-
-// awaitLeader waits until the leader is a zombie.
-func awaitLeader() error {
-	path := fmt.Sprintf("/proc/%d/task/%[1]d/stat", os.Getpid())
-	for range 2000 {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			return need(err)
-		}
-		if strings.Contains(string(stat), ") Z ") {
-			return nil
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return need(errors.New("the leader does not end"))
 }
 
 // stepThreadExec executes the next step from a thread that is not the leader.

@@ -98,7 +98,7 @@ var peers = []Case{
 		Name: "socket_seqpacket", Family: "sockets", Source: "D49 greywall#55",
 		What:  "connects to a socket outside that keeps packets apart",
 		Calls: "connect, write",
-		Hooks: streamHooks, Setup: listenPackets, Judge: heard,
+		Hooks: streamHooks, Setup: listenOutside(unix.SOCK_SEQPACKET, "s"), Judge: heard,
 		Attack: func(t *Target) ([]byte, error) {
 			fd, err := openSocket(unix.AF_UNIX, unix.SOCK_SEQPACKET)
 			if err != nil {
@@ -156,21 +156,6 @@ var peers = []Case{
 			return attackConnect(string(agentRequest))(t)
 		},
 	},
-}
-
-func listenPackets(s *Scene) error {
-	fd, err := unix.Socket(unix.AF_UNIX,
-		unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return call("socket", err)
-	}
-	s.onClose(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: s.Out("s")}); err != nil {
-		return call("bind", err)
-	}
-	s.Arg("socket", s.Out("s"))
-	s.listeners = append(s.listeners, listener{fd, unix.SOCK_SEQPACKET})
-	return call("listen", unix.Listen(fd, 1))
 }
 
 func attackRingPeer(t *Target) ([]byte, error) {

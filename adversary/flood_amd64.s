@@ -5,7 +5,7 @@
 // The child has our stack, at the same time as we, and therefore touches none.
 TEXT ·cloneIdle(SB),NOSPLIT,$0-16
 	MOVQ flags+0(FP), DI
-	MOVQ $56, AX
+	MOVQ $56, AX // clone
 	MOVQ $0, SI
 	MOVQ $0, DX
 	MOVQ $0, R10
@@ -15,7 +15,7 @@ TEXT ·cloneIdle(SB),NOSPLIT,$0-16
 	JNE  parent
 
 idle:
-	MOVQ $34, AX
+	MOVQ $34, AX // pause
 	SYSCALL
 	JMP  idle
 

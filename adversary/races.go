@@ -1,6 +1,7 @@
 package adversary
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -258,8 +259,8 @@ func attackRaceDirectory(t *Target) ([]byte, error) {
 	var loot []byte
 	err = contend(func(turn int) { _ = unix.Chdir(dirs[turn%2]) },
 		readOther(&loot, unix.AT_FDCWD))
-	if err == nil && len(loot) == 0 {
-		err = call("chdir", unix.Chdir(t.Outside)) // what kept us from the start
+	if errors.Is(err, errTooSlow) { // unless something kept the other thread from it
+		err = cmp.Or(call("chdir", unix.Chdir(t.Outside)), err)
 	}
 	return loot, err
 }

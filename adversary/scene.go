@@ -117,7 +117,7 @@ func (s *Scene) Listen(name string, kind int, address string) error {
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: address}); err != nil {
 		return fmt.Errorf("bind %s: %w", address, err)
 	}
-	if kind == unix.SOCK_STREAM {
+	if kind != unix.SOCK_DGRAM {
 		if err := unix.Listen(fd, 1); err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -94,12 +95,8 @@ func awaitState(pid int, state string) error {
 
 // afterName returns the field of /proc/PID/stat after the name, which may hold anything.
 func afterName(stat string) string {
-	for i := len(stat) - 1; i >= 2; i-- {
-		if stat[i-2] == ')' && stat[i-1] == ' ' {
-			return stat[i : i+1]
-		}
-	}
-	return ""
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	return strings.Join(fields[:min(len(fields), 1)], "")
 }
 
 // execRounds is how often stepExecRace executes itself.
