@@ -160,8 +160,8 @@ func (s *Set) freePlace(inum uint32) (uint32, error) {
 const ringSize = 1 << 18
 
 // reset gives the slot a fresh state and a ring buffer, the one of its last jail if there
-// is one: to enter another makes the kernel wait for all processors. So does, up to Linux
-// 6.6 at least, to look for it in the map (maybe_wait_bpf_programs); it has a pin.
+// is one: to enter another makes the kernel wait for all processors. It has a pin, since on
+// 6.1 looking for it in the map waits too (bpf_map_copy_value, maybe_wait_bpf_programs).
 func (s *Slot) reset(clean bool) error {
 	if err := s.set.maps.Lost.Put(s.number, uint64(0)); err != nil {
 		return fmt.Errorf("reset slot %d: %w", s.number, err)

@@ -19,7 +19,7 @@ import (
 
 // mutationFlags adds --drop-hook, with which guest-mutate shows that each hook
 // matters: without it, something leaks; --no-path-hooks, which takes the kernel for one
-// without CONFIG_SECURITY_PATH; and --drop-layer, --drop-hook for the other layers and for
+// without CONFIG_SECURITY_PATH; and --drop-layer for parts of the other layers and for
 // forms of rules.
 func mutationFlags(set *flag.FlagSet, f *runFlags) {
 	set.Func("drop-hook", "", func(name string) error {
