@@ -106,7 +106,9 @@ func (s *script) layFirst(copies [4]int, command *script) {
 // waits until the jail is armed, and puts the second layers over itself.
 func (s *script) layCommand(with setup, second secondLayer) error {
 	s.prepare(0)
-	s.layDrop(with)
+	if err := s.layDrop(with); err != nil {
+		return err
+	}
 	s.report()
 	s.hear()
 	if with.Layers.BPF && !with.Mutant {
@@ -127,17 +129,20 @@ func (s *script) layCommand(with setup, second secondLayer) error {
 }
 
 // layDrop gives up everything that the command must not have.
-func (s *script) layDrop(with setup) {
+func (s *script) layDrop(with setup) error {
 	u := with.User
 	if limits := limit.Descriptors; limits.Max > 0 { // else it could not be asked for
 		s.do("restore the limit of descriptors", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE,
 			point(s, &limits), 0)
 	}
-	if !u.Capable {
-		for capability := range uintptr(64) {
-			s.do("drop capabilities for good", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP,
-				capability).but = unix.EINVAL // past the last that this kernel knows
+	for capability := range uintptr(64) {
+		if u.keeps(capability, with.Layers) {
+			continue
 		}
+		s.do("drop capabilities for good", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP,
+			capability).but = unix.EINVAL // past the last that this kernel knows
+	}
+	if !u.Capable {
 		// Capabilities keep others away until the process is not dumpable.
 		s.do("keep capabilities", unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
 	}
@@ -152,15 +157,32 @@ func (s *script) layDrop(with setup) {
 	s.do(fmt.Sprintf("set user id %d", uid), unix.SYS_SETRESUID, uid, uid, uid)
 	s.do("keep others from tracing", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
 	s.do(fmt.Sprintf("enter %s as %s", with.Dir, u.Name), unix.SYS_CHDIR, s.text(with.Dir))
-	if !u.Capable {
-		header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		s.do("drop capabilities", unix.SYS_CAPSET, point(s, header),
-			point(s, &[2]unix.CapUserData{}))
+	if err := s.layCapabilities(u, with.Layers); err != nil {
+		return err
 	}
 	s.do("drop ambient capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT,
 		unix.PR_CAP_AMBIENT_CLEAR_ALL)
 	s.do("close descriptors", unix.SYS_CLOSE_RANGE, controlFD, math.MaxUint32,
 		unix.CLOSE_RANGE_CLOEXEC)
+	return nil
+}
+
+// layCapabilities gives up the capabilities that the command must not have: execve(2)
+// gives root what is inheritable, and what the bounding set still has.
+func (s *script) layCapabilities(u User, layers Layers) error {
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var held, kept [2]unix.CapUserData
+	if err := unix.Capget(header, &held[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	for capability := range uintptr(64) {
+		if bit := uint32(1) << (capability % 32); u.keeps(capability, layers) {
+			kept[capability/32].Effective |= held[capability/32].Effective & bit
+			kept[capability/32].Permitted |= held[capability/32].Permitted & bit
+		}
+	}
+	s.do("drop capabilities", unix.SYS_CAPSET, point(s, header), point(s, &kept))
+	return nil
 }
 
 // execComm is the name of the process that tries.

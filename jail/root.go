@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,20 @@ func NamedUser(name string) (User, error) {
 	u, err := userOf(account)
 	u.Capable = u.UID == 0
 	return u, err
+}
+
+// spared are root's capabilities that the hook "capable" lets pass (is_harmless in
+// bpf/root.bpf.h has the reasons).
+var spared = []uintptr{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL, unix.CAP_SETGID,
+	unix.CAP_SETUID, unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_IPC_LOCK,
+	unix.CAP_IPC_OWNER, unix.CAP_SYS_PTRACE,
+}
+
+// keeps reports whether the user's command has a capability. Beside the BPF layer root has
+// them all and the hook decides; without it the others are gone.
+func (u User) keeps(capability uintptr, layers Layers) bool {
+	return u.Capable && (layers.BPF || slices.Contains(spared, capability))
 }
 
 // coverCgroups mounts the control groups anew where they are mounted: in the jail's

@@ -168,7 +168,8 @@ needed all the same. Mounts help out: all that no rule lets the jail write is mo
 read-only, so that modes, owners and times stay, and what a rule takes away below what
 another gives (~--deny~ in the project, ~/etc/ssh~) is covered, as it is at the start. So files
 do not move between the project and another ~--rw~ directory, they are copied.
-~--hardlinks deny~ is refused. As root (no ~sudo~) ~/proc~ is read-only.
+~--hardlinks deny~ is refused. As root (no ~sudo~) ~/proc~ is read-only, and root has only the
+capabilities that reach nobody else (CHOWN, DAC_OVERRIDE, KILL and their like).
 
 ## What is lost without the BPF layer
 
