@@ -18,9 +18,10 @@ COMPAREFLAGS ?= $(if $(SUDO_USER),--user '$(SUDO_USER)') --layers landlock,secco
 PREFIX   ?= /usr/local
 OUT      ?= out
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-# Without huge pages for its heap: the kernel would clear 2 MB for a start of milliseconds.
+# Without what only a debugger reads: guests hold it in memory, and attacks copy it. Without
+# huge pages for its heap: the kernel would clear 2 MB for a start of milliseconds.
 # The entry is in cmd/agent-lock/entry_amd64.s.
-LDFLAGS  ?= -X main.version=$(VERSION) -X runtime.godebugDefault=disablethp=1 -E agentlock_entry
+LDFLAGS  ?= -s -w -X main.version=$(VERSION) -X runtime.godebugDefault=disablethp=1 -E agentlock_entry
 CLANG        ?= clang-19
 LLVM_STRIP   ?= llvm-strip-19
 CLANG_FORMAT ?= clang-format-19

@@ -26,7 +26,7 @@ const needsCompat = "x86-64, CONFIG_IA32_EMULATION"
 // other ways into the kernel.
 var compat = []Case{
 	{
-		Name: "compat_open", Family: "compat", Source: "D06", Fresh: true, Hooks: opens,
+		Name: "compat_open", Family: "compat", Source: "D06", Hooks: opens,
 		What:  "reads an outside file that a 32-bit system call opens",
 		Calls: "open (32-bit)", Needs: needsCompat,
 		Attack: func(t *Target) ([]byte, error) {
@@ -64,7 +64,7 @@ var compat = []Case{
 			return err
 		}),
 	{
-		Name: "compat_connect", Family: "compat", Source: "D49 greywall#55", Fresh: true,
+		Name: "compat_connect", Family: "compat", Source: "D49 greywall#55",
 		What:  "connects to a socket outside by a 32-bit socketcall",
 		Calls: "socketcall(SYS_CONNECT) (32-bit)", Needs: needsCompat,
 		Hooks: []string{"unix_stream_connect"},
@@ -75,7 +75,7 @@ var compat = []Case{
 		Judge: heard,
 	},
 	{
-		Name: "compat_kill", Family: "compat", Source: signalSource, Fresh: true,
+		Name: "compat_kill", Family: "compat", Source: signalSource,
 		What: "kills a process outside by a 32-bit system call", Hooks: signalled,
 		Calls: "kill (32-bit)", Needs: needsCompat,
 		Setup: (*Scene).Victim,
@@ -103,7 +103,7 @@ var compat = []Case{
 
 func compatChange(verb, what, name string, hooks []string, attack func(*Target) error) Case {
 	return Case{
-		Name: "compat_" + verb, Family: "compat", Source: changeSource, Fresh: true, Hooks: hooks,
+		Name: "compat_" + verb, Family: "compat", Source: changeSource, Hooks: hooks,
 		What: what + " by a 32-bit system call", Calls: name + " (32-bit)", Needs: needsCompat,
 		Setup: waitTick, Judge: changed,
 		Attack: func(t *Target) ([]byte, error) { return nil, attack(t) },

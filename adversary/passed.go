@@ -1,6 +1,7 @@
 package adversary
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -125,6 +126,7 @@ func withPassed(use func(*Target, int) ([]byte, error)) func(*Target) ([]byte, e
 		if err != nil {
 			return nil, err
 		}
+		defer unix.Close(fd)
 		return use(t, fd)
 	}
 }
@@ -132,7 +134,7 @@ func withPassed(use func(*Target, int) ([]byte, error)) func(*Target) ([]byte, e
 func passedCase(verb, what, calls string, flags int,
 	use func(*Target, int) ([]byte, error)) Case {
 	return Case{
-		Name: "fd_passed_" + verb, Family: "descriptors", Source: passedSource, Fresh: true,
+		Name: "fd_passed_" + verb, Family: "descriptors", Source: passedSource,
 		What: "is passed an outside file and " + what, Calls: "recvmsg, " + calls,
 		Hooks: received, Judge: tokenRead,
 		Setup:  func(s *Scene) error { return s.Pass(s.Target.Secret, flags) },
@@ -150,7 +152,11 @@ func passedChange(verb, what, calls string, use func(fd int) error) Case {
 
 func mapped(fd int) ([]byte, error) {
 	b, err := unix.Mmap(fd, 0, 64, unix.PROT_READ, unix.MAP_PRIVATE)
-	return append([]byte(nil), b...), call("mmap", err)
+	if err != nil {
+		return nil, call("mmap", err)
+	}
+	loot := bytes.Clone(b)
+	return loot, unix.Munmap(b)
 }
 
 func sent(fd int) ([]byte, error) {

@@ -21,7 +21,7 @@ const (
 // A race that nobody wins ends after raceTime, or on a slow machine after raceTries, or at
 // last after raceLimit.
 const (
-	raceTime  = 300 * time.Millisecond
+	raceTime  = 100 * time.Millisecond
 	raceTries = 500
 	raceLimit = 5 * time.Second
 )

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -76,21 +78,43 @@ func (l *denialLog) unread(lines [][]byte) {
 	l.part = append(bytes.Join(lines, nil), l.part...)
 }
 
+// fencePrefix begins the names of fences.
+const fencePrefix = "fence-"
+
+// How many fences a session has, how many of them it may use up at a time, and how long
+// it waits for the record of one: a jail may drop records when an attack makes more of
+// them than it can write. A fence is not used again then, since its record may only be late.
+const (
+	fenceCount   = 10
+	fenceTries   = 3
+	fenceTimeout = 5 * time.Second
+)
+
 // recorded reports whether the jail has recorded a denial since the last call. The
 // attacker makes one more attempt, at a file that is there for that: records come in
 // order, so what is before its own belongs to the case.
 func (s *session) recorded() (bool, error) {
-	err := s.send(message{Kind: "fence", Target: &Target{Secret: s.fence}})
-	if err == nil {
-		_, _, err = s.receive(replyTimeout)
+	var lines []string
+	for try := 1; ; try++ {
+		err := s.send(message{Kind: "fence", Target: &Target{Secret: s.fences[0]}})
+		if err == nil {
+			_, _, err = s.receive(replyTimeout)
+		}
+		if err != nil {
+			return false, s.end(fmt.Errorf("ask the attacker inside: %w", err))
+		}
+		more, err := s.log.until(s.fences[0], fenceTimeout)
+		lines = append(lines, more...)
+		if err == nil {
+			break
+		}
+		if try == fenceTries || len(s.fences) == 1 {
+			return false, s.end(fmt.Errorf("the jail does not record, with its path, that a "+
+				"file outside was not read: %w", err))
+		}
+		s.fences = s.fences[1:]
 	}
-	if err != nil {
-		return false, s.end(fmt.Errorf("ask the attacker inside: %w", err))
-	}
-	lines, err := s.log.until(s.fence, replyTimeout)
-	if err != nil {
-		return false, s.end(fmt.Errorf("the jail does not record, with its path, that a file "+
-			"outside was not read: %w", err))
-	}
-	return len(lines) > 0, nil
+	return slices.ContainsFunc(lines, func(line string) bool {
+		return !strings.Contains(line, fencePrefix)
+	}), nil
 }

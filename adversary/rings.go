@@ -52,13 +52,13 @@ var rings = []Case{
 		Judge: tokenRead,
 	},
 	{
-		Name: "ring_statx", Family: "rings", Source: ringSource, Fresh: true,
+		Name: "ring_statx", Family: "rings", Source: ringSource,
 		What: "learns the size of a file by statx through a ring", Hooks: []string{"inode_getattr"},
 		Calls: "io_uring(STATX)", Needs: needsRing,
 		Setup: hideSize, Attack: attackRingStatx, Judge: secretRead("size"),
 	},
 	{
-		Name: "ring_getxattr", Family: "rings", Source: ringSource, Fresh: true,
+		Name: "ring_getxattr", Family: "rings", Source: ringSource,
 		What:  "reads an extended attribute through a ring",
 		Calls: "io_uring(GETXATTR)", Needs: needsRing + ", " + needsUserXattr, Since: "5.19",
 		Hooks: []string{"inode_getxattr"},
@@ -137,7 +137,7 @@ func ringChange(verb, what, operation, since string, hooks []string,
 	return Case{
 		Name: "ring_" + verb, Family: "rings", Source: ringSource, What: what + ", through a ring",
 		Calls: "io_uring(" + operation + ")", Needs: needsRing, Since: since,
-		Hooks: hooks, Fresh: true, Judge: changed,
+		Hooks: hooks, Judge: changed,
 		Setup: func(s *Scene) error {
 			if err := waitTick(s); err != nil { // a link changes a time alone
 				return err

@@ -32,7 +32,6 @@ type session struct {
 	label  string            // controlLabel or jailLabel
 	tokens map[string]string // canaries planted at the start, by place
 	early  string            // file that the attacker reads before anything else
-	fence  string            // file that it tries to read after each case
 	booty  []byte            // what it read
 	pid    int               // of the attacker inside, as seen from here
 	tty    *terminalPair     // its controlling terminal; nil: none could be made
@@ -41,6 +40,7 @@ type session struct {
 
 	limit    time.Duration // for one attack
 	log      *denialLog    // of the jail; nil: it has none
+	fences   []string      // files, one of which the attacker tries to read after each case
 	attempts int           // scenes set so far
 	starts   int           // this one and those before it that died
 	mark     string        // in the environment of all that it started
@@ -171,14 +171,21 @@ func (s *session) hello() error {
 	return nil
 }
 
-// plantEarly writes the file that the attacker reads first of all, and the fence.
+// plantEarly writes the file that the attacker reads first of all, and the fences, which
+// no rule gives it.
 func (s *session) plantEarly(a *arena) error {
 	s.tokens["early"] = canary()
 	s.early = filepath.Join(a.outside, "early-"+s.label)
-	s.fence = filepath.Join(a.root, "fence-"+s.label) // no rule gives it
+	for i := range fenceCount {
+		name := fmt.Sprintf("%s%s-%d", fencePrefix, s.label, i)
+		s.fences = append(s.fences, filepath.Join(a.root, name))
+	}
 	return a.user.do(func() error {
-		return errors.Join(os.WriteFile(s.early, []byte(s.tokens["early"]), 0o600),
-			os.WriteFile(s.fence, nil, 0o600))
+		err := os.WriteFile(s.early, []byte(s.tokens["early"]), 0o600)
+		for _, fence := range s.fences {
+			err = errors.Join(err, os.WriteFile(fence, nil, 0o600))
+		}
+		return err
 	})
 }
 
