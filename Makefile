@@ -149,15 +149,16 @@ mutation: setup-vm ## leave out each hook in turn; some case must then leak
 	'$(OUT)/mutation/agent-lock' vmtest --kernels '$(KERNELS)' --timeout 100m \
 		--file '$(OUT)/jail.test:/bin/jail.test' --step 'agent-lock guest-mutate $(MUTATE)' $(VMFLAGS)
 
-faults: setup-vm ## guests that panic, hang, run out of memory or lie: never a pass
+faults: setup-vm setup-dev ## guests that panic, hang, run out of memory or lie: never a pass
 	$(GO) test -tags vm -count=1 -timeout 30m ./vmtest
+	$(GO) test -tags vm -count=1 -timeout 30m -run Objects ./cmd/agent-lock
 
 ##@ Release
 
 release: ## static binaries for amd64 and arm64 with their checksums, in OUT
 	mkdir -p '$(OUT)'
 	for arch in amd64 arm64; do \
-		GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' \
+		GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
 			-o '$(OUT)/agent-lock-$(VERSION)-linux-'$$arch ./cmd/agent-lock; \
 	done
 	cd '$(OUT)' && sha256sum agent-lock-'$(VERSION)'-linux-* > SHA256SUMS && cat SHA256SUMS

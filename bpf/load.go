@@ -1,10 +1,15 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 )
 
 // Loaded is the outcome of loading one program on its own.
@@ -14,11 +19,16 @@ type Loaded struct {
 	Name, Program string
 	// Hook is the LSM hook that the program is for; "" for a helper.
 	Hook string
-	// Insns is the number of instructions that the verifier processed.
-	Insns uint32
+	Cost Cost
 	// Unsupported says that the kernel lacks the hook, and what that means.
 	Unsupported string
 	Err         error
+}
+
+// Cost is what the verifier spent on a program.
+type Cost struct {
+	Insns  uint32 // instructions that it processed, each as often as it came there
+	States uint32 // states that it had to remember; 1 or more for each branch
 }
 
 // LoadEach loads a program for each hook that the kernel has on its own, whether or
@@ -36,7 +46,7 @@ func LoadEach(report func(Loaded)) error {
 		switch {
 		case err == nil:
 			loaded.Program = program
-			loaded.Insns, loaded.Err = loadAlone(spec, program, cache)
+			loaded.Cost, loaded.Err = loadAlone(spec, program, cache)
 		case hook.When == WithPathHooks && !hasPathHooks(kernel):
 			loaded.Unsupported = err.Error() + "; the inode_* hooks do its work"
 		case hook.Required:
@@ -47,7 +57,7 @@ func LoadEach(report func(Loaded)) error {
 		report(loaded)
 		if twin := addTwin(spec, kernel, hook, program); twin != "" {
 			loaded := Loaded{Name: "first_" + hook.Programs[0].Name, Program: twin, Hook: hook.Name}
-			loaded.Insns, loaded.Err = loadAlone(spec, twin, cache)
+			loaded.Cost, loaded.Err = loadAlone(spec, twin, cache)
 			report(loaded)
 		}
 	}
@@ -59,7 +69,7 @@ func LoadEach(report func(Loaded)) error {
 			report(loaded)
 			continue
 		}
-		loaded.Insns, loaded.Err = loadAlone(spec, name, cache)
+		loaded.Cost, loaded.Err = loadAlone(spec, name, cache)
 		report(loaded)
 	}
 	return nil
@@ -81,22 +91,46 @@ func Attach(opts SetOptions) error {
 	return nil
 }
 
-func loadAlone(spec *ebpf.CollectionSpec, name string, cache *btf.Cache) (uint32, error) {
+// loadAlone loads one program of a collection, with all maps. Its error has the
+// verifier's log.
+func loadAlone(spec *ebpf.CollectionSpec, name string, cache *btf.Cache) (Cost, error) {
 	alone := spec.Copy()
-	for other := range alone.Programs {
-		if other != name {
-			delete(alone.Programs, other)
-		}
+	maps.DeleteFunc(alone.Programs, func(other string, _ *ebpf.ProgramSpec) bool {
+		return other != name
+	})
+	opts := ebpf.CollectionOptions{Cache: cache}
+	opts.Programs.LogLevel = ebpf.LogLevelStats
+	coll, err := ebpf.NewCollectionWithOptions(alone, opts)
+	var refused *ebpf.VerifierError
+	// Once more, to see what it checked last; of a million instructions that would be a log
+	// of hundreds of megabytes, and the reason is there already.
+	if errors.As(err, &refused) && !errors.Is(err, unix.E2BIG) {
+		opts.Programs.LogLevel = 0
+		coll, err = ebpf.NewCollectionWithOptions(alone, opts)
 	}
-	coll, err := ebpf.NewCollectionWithOptions(alone, ebpf.CollectionOptions{Cache: cache})
 	if err != nil {
-		return 0, err
+		return Cost{}, err
 	}
 	defer coll.Close()
-	info, err := coll.Programs[name].Info()
-	if err != nil {
-		return 0, fmt.Errorf("read program info: %w", err)
+	return costIn(coll.Programs[name].VerifierLog)
+}
+
+// processed is the verifier's own summary (kernel/bpf/verifier.c, print_verification_stats;
+// since 5.2).
+var processed = regexp.MustCompile(`processed (\d+) insns .*total_states (\d+)`)
+
+func costIn(log string) (Cost, error) {
+	m := processed.FindStringSubmatch(log)
+	if m == nil {
+		return Cost{}, fmt.Errorf("read the verifier's statistics: they are not in %.200q", log)
 	}
-	insns, _ := info.VerifiedInstructions()
-	return insns, nil
+	var c Cost
+	for i, to := range []*uint32{&c.Insns, &c.States} {
+		n, err := strconv.ParseUint(m[i+1], 10, 32)
+		if err != nil {
+			return Cost{}, fmt.Errorf("read the verifier's statistics: %w", err)
+		}
+		*to = uint32(n)
+	}
+	return c, nil
 }

@@ -66,6 +66,8 @@ type Result struct {
 	Millis float64 `json:"ms,omitempty"`
 	// Insns is the number of instructions the verifier processed. Zero: unknown.
 	Insns uint32 `json:"insns,omitempty"`
+	// States is the number of states that the verifier remembered. Zero: unknown.
+	States uint32 `json:"states,omitempty"`
 	// Value and Unit carry a measurement, e.g. 8600 "insns/op".
 	Value float64 `json:"value,omitempty"`
 	Unit  string  `json:"unit,omitempty"`

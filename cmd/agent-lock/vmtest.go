@@ -48,6 +48,9 @@ Flags:
   --layers LIST     attack the jail with these layers alone, e.g. landlock,seccomp;
                     repeatable, the suite runs once for each (default bpf,seccomp)
   --demo            first show a jailed command, for people
+  --object FILE     instead load the programs of this compiled BPF object, of anybody's
+                    (repeatable)
+  --max-insns N     a program on which the verifier spends more instructions failed
   --filesystems     instead use files in the jail and outside, on file systems of every
                     kind; --run REGEXP chooses among them
   --attack REGEXP   with --filesystems: also attack the jail on some of them, with these
@@ -85,6 +88,8 @@ type vmtestFlags struct {
 	users        []string
 	layers       layerSets
 	demo, bench  bool
+	objects      []string
+	maxInsns     uint64
 	filesystems  bool
 	attack       string
 	steps        []string
@@ -111,6 +116,8 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	fs.Var(&f.layers, "layers", "")
 	fs.BoolVar(&f.demo, "demo", false, "")
 	fs.BoolVar(&f.bench, "bench", false, "")
+	fs.Func("object", "", func(s string) error { f.objects = append(f.objects, s); return nil })
+	fs.Uint64Var(&f.maxInsns, "max-insns", 0, "")
 	f.fileSystemFlags(fs)
 	fs.Func("step", "", func(s string) error { f.steps = append(f.steps, s); return nil })
 	fs.BoolVar(&f.user, "user", false, "")
@@ -167,6 +174,11 @@ func (f vmtestFlags) check() error {
 	}
 	if f.demo && len(f.steps) > 0 {
 		return errors.New("--demo does not go with --step")
+	}
+	if len(f.objects) > 0 && (len(f.steps) > 0 || f.bench || f.filesystems || f.demo ||
+		f.run != "" || len(f.layers) > 0) {
+		return errors.New("--object goes with none of --step, --bench, --filesystems, --demo, " +
+			"--run and --layers: no jail is involved")
 	}
 	if f.timeout <= 0 || f.jobs < 0 || f.memory < 0 {
 		return errors.New("--timeout, --jobs and --memory must be positive")
@@ -226,6 +238,9 @@ func runVMTest(std stdio, args []string) int {
 		return std.errorf("vmtest: %v", err)
 	}
 	cells := f.boot(ctx, cfg)
+	for _, c := range cells {
+		overBudget(c.Results, f.maxInsns)
+	}
 	status := f.report(std, out, cells)
 	if len(f.steps) > 0 {
 		return stepsStatus(cells)
@@ -255,6 +270,12 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 			return cfg, fmt.Errorf("--file: %w", err)
 		}
 		cfg.Files = append(cfg.Files, vmtest.File{Host: host, Guest: guest})
+	}
+	for _, o := range f.guestObjects() {
+		if err := checkObject(o.Host); err != nil {
+			return cfg, fmt.Errorf("--object: %w", err)
+		}
+		cfg.Files = append(cfg.Files, o.File)
 	}
 	if f.bench {
 		cfg.Files = append(cfg.Files, hostPrograms(benchPrograms)...)
@@ -301,13 +322,15 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 		steps = append(steps, vmtest.Step{Name: "demo", Argv: []string{"agent-lock", "guest-demo"},
 			Check: mustSucceed})
 	}
-	steps = append(steps, vmtest.Step{
-		Name:    "guest-load",
-		Argv:    []string{"agent-lock", "guest-load"},
-		Results: true,
-		Quiet:   !f.verbose,
-		Check:   vmtest.BadIsStatus,
-	})
+	load := vmtest.Step{Name: "guest-load", Argv: []string{"agent-lock", "guest-load"},
+		Results: true, Quiet: !f.verbose, Check: vmtest.BadIsStatus, Timeout: suiteTimeout}
+	if len(f.objects) > 0 {
+		for _, o := range f.guestObjects() {
+			load.Argv = append(load.Argv, o.name+"="+o.Guest)
+		}
+		return []vmtest.Step{load}, nil
+	}
+	steps = append(steps, load)
 	suites, err := f.suites()
 	return append(steps, suites...), err
 }
@@ -340,7 +363,8 @@ func (f vmtestFlags) suites() ([]vmtest.Step, error) {
 	return steps, nil
 }
 
-// suiteTimeout is that of the whole suite on a machine that has other work as well.
+// suiteTimeout is that of all programs, or of the whole suite, on a machine that has other
+// work as well.
 const suiteTimeout = 20 * time.Minute
 
 func (f vmtestFlags) suite(layers, user string) vmtest.Step {

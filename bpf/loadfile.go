@@ -1,0 +1,55 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// LoadFile loads each program of a compiled object, of anybody's, on its own and with the
+// maps that it uses, and reports how that went. Nothing is attached. A program is
+// unsupported where the kernel lacks what it attaches to, a kfunc, or a type of map or
+// program. The error means that nothing could be tried.
+func LoadFile(path string, report func(Loaded)) error {
+	spec, err := ebpf.LoadCollectionSpec(path)
+	if err != nil {
+		return fmt.Errorf("read BPF object %s: %w", path, err)
+	}
+	if len(spec.Programs) == 0 {
+		return fmt.Errorf("read BPF object %s: it has no programs", path)
+	}
+	cache := btf.NewCache()
+	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+		l := Loaded{Name: name, Program: name, Hook: spec.Programs[name].SectionName}
+		l.Cost, l.Err = loadAlone(trimmed(spec, name), name, cache)
+		if errors.Is(l.Err, ebpf.ErrNotSupported) || errors.Is(l.Err, btf.ErrNotFound) {
+			l.Unsupported, l.Err = l.Err.Error(), nil
+		}
+		report(l)
+	}
+	return nil
+}
+
+// trimmed returns a copy with those maps alone that a program uses, itself or through
+// another that is its function: one that the kernel lacks must not stop the others.
+func trimmed(spec *ebpf.CollectionSpec, program string) *ebpf.CollectionSpec {
+	alone := spec.Copy()
+	used := make(map[string]bool)
+	for _, ins := range alone.Programs[program].Instructions {
+		used[ins.Reference()] = true
+	}
+	maps.DeleteFunc(alone.Maps, func(name string, m *ebpf.MapSpec) bool {
+		if m.Type == ebpf.ProgramArray {
+			m.Contents = nil // other programs
+		}
+		return !used[name]
+	})
+	maps.DeleteFunc(alone.Variables, func(_ string, v *ebpf.VariableSpec) bool {
+		return alone.Maps[v.SectionName] == nil
+	})
+	return alone
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agent-lock/agent-lock/report"
+	"github.com/agent-lock/agent-lock/vmtest"
+	"github.com/cilium/ebpf"
+)
+
+// A guestObject is somebody's compiled BPF object, and where the guest finds it.
+type guestObject struct {
+	vmtest.File
+	name string // goes before those of its programs; "": there is no other object
+}
+
+// guestObjects are those of --object.
+func (f vmtestFlags) guestObjects() []guestObject {
+	var objects []guestObject
+	for i, file := range f.objects {
+		base := filepath.Base(file)
+		o := guestObject{File: vmtest.File{Host: file,
+			Guest: path.Join("/run/objects", strconv.Itoa(i), base), Mode: 0o644}}
+		if len(f.objects) > 1 {
+			o.name, _, _ = strings.Cut(base, ".")
+			if slices.ContainsFunc(objects, func(p guestObject) bool { return p.name == o.name }) {
+				o.name += "-" + strconv.Itoa(i+1)
+			}
+		}
+		objects = append(objects, o)
+	}
+	return objects
+}
+
+// checkObject finds out before a machine is booted whether a file can be loaded at all.
+func checkObject(file string) error {
+	spec, err := ebpf.LoadCollectionSpec(file)
+	if err != nil {
+		return fmt.Errorf("%s is no BPF object that can be loaded: %w", file, err)
+	}
+	if len(spec.Programs) == 0 {
+		return fmt.Errorf("%s has no programs", file)
+	}
+	return nil
+}
+
+// overBudget makes those programs failures on which the verifier spent more than max
+// instructions; 0 is no limit.
+func overBudget(results []report.Result, limit uint64) {
+	for i := range results {
+		r := &results[i]
+		if r.Kind == report.Program && r.Outcome == report.OK && limit > 0 &&
+			uint64(r.Insns) > limit {
+			r.Outcome = report.Failed
+			r.Detail = fmt.Sprintf("the verifier processed %d instructions, --max-insns is %d",
+				r.Insns, limit)
+		}
+	}
+}
