@@ -151,7 +151,7 @@ mutation: setup-vm ## leave out each hook in turn; some case must then leak
 
 faults: setup-vm setup-dev ## guests that panic, hang, run out of memory or lie: never a pass
 	$(GO) test -tags vm -count=1 -timeout 30m ./vmtest
-	$(GO) test -tags vm -count=1 -timeout 30m -run Objects ./cmd/agent-lock
+	$(GO) test -tags vm -count=1 -timeout 30m -run Guest ./cmd/agent-lock
 
 ##@ Release
 

@@ -36,7 +36,8 @@ var spared = []uintptr{
 }
 
 // keeps reports whether the user's command has a capability. Beside the BPF layer root has
-// them all and the hook decides; without it the others are gone.
+// them all and the hook decides; without it the others are gone: they reach what no
+// other layer keeps (CAP_PERFMON reads the memory of any process, seen on 7.3).
 func (u User) keeps(capability uintptr, layers Layers) bool {
 	return u.Capable && (layers.BPF || slices.Contains(spared, capability))
 }

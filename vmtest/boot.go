@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/agent-lock/agent-lock/report"
@@ -40,7 +41,8 @@ type guest struct {
 	cell    *Cell
 	plan    plan
 	limits  limits
-	onText  func(step int, data []byte)
+	onText  func(textPayload)
+	signals <-chan syscall.Signal // to be passed on; nil: none
 	machine *machine
 	record  *record
 
@@ -52,6 +54,7 @@ type guest struct {
 	guestError string
 	results    map[int][]report.Result // by step
 	exitStatus int
+	signalled  int // how often
 
 	deadline *time.Timer
 	expired  func() // what it means that the deadline passed
@@ -95,6 +98,8 @@ func (g *guest) run(ctx context.Context, spec machineSpec) error {
 			g.exitStatus = exitStatus(m.err)
 		case <-g.deadline.C:
 			g.expired()
+		case sig := <-g.signals:
+			g.signal(sig)
 		case <-done:
 			done = nil
 			g.stop(contextFault(ctx))
@@ -103,6 +108,22 @@ func (g *guest) run(ctx context.Context, spec machineSpec) error {
 	g.cell.Wall = time.Since(g.began)
 	g.judge()
 	return nil
+}
+
+// patience is how many signals a guest gets before the run is stopped.
+const patience = 2
+
+// signal passes a signal on to the guest's step.
+func (g *guest) signal(sig syscall.Signal) {
+	g.signalled++
+	if !g.stream.hello || g.signalled > patience {
+		g.stop(FaultInterrupted, "the run was stopped")
+		return
+	}
+	_, err := fmt.Fprintf(g.machine.results, signalLine+"\n", int(sig))
+	if err != nil {
+		g.stop(FaultInterrupted, fmt.Sprintf("pass %v on to the guest: %v", sig, err))
+	}
 }
 
 // setDeadline replaces the current deadline.
@@ -177,7 +198,7 @@ func (g *guest) frame(f frame) error {
 		if err := f.decode(&t); err != nil {
 			return err
 		}
-		g.onText(t.Step, t.Data)
+		g.onText(t)
 	case frameResult:
 		var r report.Result
 		if err := f.decode(&r); err != nil {

@@ -28,7 +28,7 @@ func follow(t *testing.T, ctx context.Context, qemu string, l limits) *guest {
 	g := &guest{
 		cell:    &Cell{Label: "x", Fault: FaultQEMU},
 		limits:  l,
-		onText:  func(int, []byte) {},
+		onText:  func(textPayload) {},
 		record:  &record{nopCloser{}, nopCloser{}},
 		results: map[int][]report.Result{},
 		stream:  stream{nonce: "00"},

@@ -18,6 +18,8 @@ import (
 //
 //	@AL1 SEQ KIND ENC LEN CRC PAYLOAD\n
 //
+// What the host says are lines "signal N": pid 1 passes that signal on to the step.
+//
 // SEQ counts from 0 without gaps. PAYLOAD is LEN bytes of JSON (ENC "j"), or of
 // base64 of gzipped JSON (ENC "z"): a serial port under TCG carries less than
 // 300 KB/s. CRC is the CRC-32 of everything between "@AL1 " and itself, and of
@@ -60,6 +62,7 @@ type stepPayload struct {
 
 type textPayload struct {
 	Step int    `json:"step"`
+	Err  bool   `json:"err,omitempty"` // it was printed to standard error
 	Data []byte `json:"data"`
 }
 

@@ -53,7 +53,7 @@ func TestFrameRoundTrip(t *testing.T) {
 
 // No single byte of a frame can change, vanish or appear unseen.
 func TestFrameDamage(t *testing.T) {
-	line := mustEncode(t, 12, frameText, textPayload{3, []byte("hello")})
+	line := mustEncode(t, 12, frameText, textPayload{3, false, []byte("hello")})
 	for i := range line {
 		for _, b := range []byte{line[i] ^ 1, line[i] ^ 0x20, '0', ' '} {
 			if b == line[i] {
@@ -124,7 +124,7 @@ func TestStreamOrder(t *testing.T) {
 
 func FuzzDecodeFrame(f *testing.F) {
 	f.Add(mustEncode(f, 0, frameHello, helloPayload{Nonce: "00"}))
-	f.Add(mustEncode(f, 1, frameText, textPayload{0, bytes.Repeat([]byte("x"), packFrom)}))
+	f.Add(mustEncode(f, 1, frameText, textPayload{0, false, bytes.Repeat([]byte("x"), packFrom)}))
 	f.Add([]byte("@AL1 1 end j 2 00000000 {}"))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		fr, err := decodeFrame(line)

@@ -156,6 +156,7 @@ func guestStay() error {
 	}
 	ch.send(frameHello, hello(p.Nonce))
 	go ch.beat()
+	go ch.listen()
 	for i, s := range p.Steps {
 		ch.send(frameStart, stepPayload{i})
 		status := runStep(ch, i, s)

@@ -2,6 +2,7 @@ package vmtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ func runStep(ch *channel, index int, s Step) StepStatus {
 		return status
 	}
 	pid, err := startStep(path, s, out)
+	ch.signalled.Store(int64(pid)) // 0 where there is none
+	defer ch.signalled.Store(0)
 	out.started()
 	if err != nil {
 		status.Status, status.Error = 126, fmt.Sprintf("execute %s: %v", path, err)
@@ -77,14 +80,14 @@ func runStep(ch *channel, index int, s Step) StepStatus {
 
 // startStep forks the step in its own session.
 func startStep(path string, s Step, out *output) (int, error) {
-	null, err := os.Open(os.DevNull)
+	in, err := os.Open(cmp.Or(s.Stdin, os.DevNull))
 	if err != nil {
 		return 0, err
 	}
-	defer null.Close()
+	defer in.Close()
 	env := []string{"PATH=" + guestPath, "TERM=dumb", "LANG=C.UTF-8"}
 	attr := &syscall.ProcAttr{
-		Files: []uintptr{null.Fd(), out.stdout.Fd(), out.stderr.Fd()},
+		Files: []uintptr{in.Fd(), out.stdout.Fd(), out.stderr.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
 	if s.User {
@@ -97,6 +100,7 @@ func startStep(path string, s Step, out *output) (int, error) {
 		env = append(env, "HOME=/root", "USER=root", "LOGNAME=root",
 			"SUDO_UID=1000", "SUDO_GID=1000", "SUDO_USER="+guestUser)
 	}
+	attr.Dir = cmp.Or(s.Dir, attr.Dir)
 	attr.Env = append(env, s.Env...)
 	return syscall.ForkExec(path, s.Argv, attr)
 }
@@ -164,9 +168,9 @@ func newOutput(ch *channel, step int, results bool) (*output, error) {
 	if results {
 		go o.forwardResults(outR)
 	} else {
-		go o.forwardText(outR)
+		go o.forwardText(outR, false)
 	}
-	go o.forwardText(errR)
+	go o.forwardText(errR, true)
 	return o, nil
 }
 
@@ -185,13 +189,13 @@ func (o *output) wait() (int, error) {
 	return o.results, o.err
 }
 
-func (o *output) forwardText(r io.Reader) {
+func (o *output) forwardText(r io.Reader, isErr bool) {
 	defer o.wg.Done()
 	buf := make([]byte, textChunk)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
-			o.ch.send(frameText, textPayload{o.step, buf[:n]})
+			o.ch.send(frameText, textPayload{o.step, isErr, buf[:n]})
 		}
 		if err != nil {
 			return
@@ -228,5 +232,5 @@ func (o *output) forwardResult(n int, line []byte) {
 	if o.err == nil {
 		o.err = fmt.Errorf("line %d of its output is no result (%v): %.80q", n, err, line)
 	}
-	o.ch.send(frameText, textPayload{o.step, append(bytes.Clone(line), '\n')})
+	o.ch.send(frameText, textPayload{o.step, false, append(bytes.Clone(line), '\n')})
 }

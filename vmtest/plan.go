@@ -16,6 +16,10 @@ type Step struct {
 	Argv []string `json:"argv"`
 	// Env is added to the step's environment, as NAME=VALUE.
 	Env []string `json:"env,omitempty"`
+	// Dir is where it starts; empty: the home directory.
+	Dir string `json:"dir,omitempty"`
+	// Stdin is the guest's file that is its standard input; empty: /dev/null.
+	Stdin string `json:"stdin,omitempty"`
 	// Timeout is after how long the guest kills the step and everything in its
 	// process group. Zero: StepTimeout.
 	Timeout time.Duration `json:"timeout,omitempty"`

@@ -116,8 +116,8 @@ func commandLine(k kernels.Kernel, a accel) string {
 
 // machine is one running QEMU.
 type machine struct {
-	console io.ReadCloser // the guest's first serial port
-	results io.ReadCloser // its second
+	console io.ReadCloser      // the guest's first serial port
+	results io.ReadWriteCloser // its second
 	stderr  *limitedBuffer
 	exited  chan struct{} // closed when QEMU is gone; then err is set
 	err     error

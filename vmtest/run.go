@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -114,9 +115,8 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		limits:  limits,
 		stream:  stream{nonce: p.Nonce},
 		results: make(map[int][]report.Result),
-		onText: func(step int, data []byte) {
-			out.write(data, step < len(p.Steps) && p.Steps[step].Quiet)
-		},
+		signals: r.cfg.Signals,
+		onText:  func(t textPayload) { out.write(t.Data, r.writerFor(t)) },
 	}
 	spec := machineSpec{
 		machineType: r.cfg.machine(a),
@@ -140,4 +140,15 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		}
 	}
 	return cell, err
+}
+
+// writerFor is where what a step printed goes; nil: nowhere.
+func (r *runner) writerFor(t textPayload) io.Writer {
+	switch {
+	case t.Step < len(r.cfg.Plan) && r.cfg.Plan[t.Step].Quiet:
+		return nil
+	case t.Err:
+		return r.cfg.Errors
+	}
+	return r.cfg.Text
 }

@@ -2,6 +2,7 @@ package vmtest
 
 import (
 	"bytes"
+	"io"
 	"strings"
 )
 
@@ -24,10 +25,10 @@ func (r *runner) newText(label string) *text {
 	return t
 }
 
-// write takes output as it comes. What is quiet is only kept.
-func (t *text) write(data []byte, quiet bool) {
-	if t.prefix == "" && !quiet {
-		t.emit(data)
+// write takes output as it comes. Without a writer it is only kept.
+func (t *text) write(data []byte, to io.Writer) {
+	if t.prefix == "" {
+		t.emit(data, to)
 	}
 	t.part = append(t.part, data...)
 	for {
@@ -35,7 +36,7 @@ func (t *text) write(data []byte, quiet bool) {
 		if !ok && len(line) < textChunk {
 			return
 		}
-		t.line(line, quiet)
+		t.line(line, to)
 		t.part = bytes.Clone(rest)
 	}
 }
@@ -43,14 +44,14 @@ func (t *text) write(data []byte, quiet bool) {
 // flush ends a last line that has no line feed.
 func (t *text) flush() {
 	if len(t.part) > 0 {
-		t.line(t.part, false)
+		t.line(t.part, t.r.cfg.Text)
 		t.part = nil
 	}
 }
 
-func (t *text) line(line []byte, quiet bool) {
-	if t.prefix != "" && !quiet {
-		t.emit(append(append([]byte(t.prefix), line...), '\n'))
+func (t *text) line(line []byte, to io.Writer) {
+	if t.prefix != "" {
+		t.emit(append(append([]byte(t.prefix), line...), '\n'), to)
 	}
 	if len(t.last) == outputLines {
 		t.last = t.last[1:]
@@ -58,10 +59,13 @@ func (t *text) line(line []byte, quiet bool) {
 	t.last = append(t.last, strings.TrimRight(string(line), "\r"))
 }
 
-// emit writes to the run's writer, which all cells share. The reader of that
+// emit writes to a writer of the run's, which all cells share. The reader of that
 // output is not our business: if it is gone, the run goes on.
-func (t *text) emit(data []byte) {
+func (t *text) emit(data []byte, to io.Writer) {
+	if to == nil {
+		return
+	}
 	t.r.text.Lock()
 	defer t.r.text.Unlock()
-	t.r.cfg.Text.Write(data)
+	to.Write(data)
 }

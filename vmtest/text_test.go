@@ -23,9 +23,9 @@ func TestText(t *testing.T) {
 			var got bytes.Buffer
 			r := &runner{cfg: Config{Text: &got, Kernels: make([]kernels.Kernel, tt.kernels)}}
 			out := r.newText("6.1")
-			out.write([]byte("hidden\n"), true)
+			out.write([]byte("hidden\n"), nil)
 			for _, part := range []string{"o", "ne\nt", "wo"} {
-				out.write([]byte(part), false)
+				out.write([]byte(part), &got)
 			}
 			out.flush()
 			if got.String() != tt.want {
@@ -42,7 +42,7 @@ func TestTextKeepsTheLastLines(t *testing.T) {
 	r := &runner{cfg: Config{Text: new(bytes.Buffer)}}
 	out := r.newText("6.1")
 	flood := strings.Repeat("line\n", 10*outputLines) + strings.Repeat("x", 10*textChunk)
-	out.write([]byte(flood), true)
+	out.write([]byte(flood), nil)
 	if len(out.last) > outputLines || len(out.part) >= textChunk {
 		t.Errorf("text keeps %d lines and %d bytes", len(out.last), len(out.part))
 	}

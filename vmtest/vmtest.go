@@ -15,6 +15,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -54,6 +55,11 @@ type Config struct {
 	// Text gets what the steps print, as it comes; nil drops it. With more than
 	// one kernel each line starts with the kernel's name.
 	Text io.Writer
+	// Errors gets what they print to standard error; nil: Text does.
+	Errors io.Writer
+	// Signals are passed on to the step that runs, with one kernel only. Before the guest
+	// is up, and the third time, one ends the run.
+	Signals <-chan syscall.Signal
 	// Keep is a folder for the raw record of each cell: LABEL.console, LABEL.frames
 	// and LABEL.qemu, the command line. Empty: nothing is kept.
 	Keep string
@@ -87,6 +93,12 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Text == nil {
 		c.Text = io.Discard
+	}
+	if c.Errors == nil {
+		c.Errors = c.Text
+	}
+	if len(c.Kernels) > 1 {
+		c.Signals = nil
 	}
 	for _, d := range []struct {
 		value *time.Duration

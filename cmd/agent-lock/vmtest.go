@@ -25,6 +25,7 @@ const (
 
 const vmtestUsage = `usage: agent-lock vmtest --kernels LIST [flags]
        agent-lock vmtest --kernels LIST --step 'COMMAND ARGS' [--step ...] [flags]
+       agent-lock vmtest exec --kernel K [flags] -- COMMAND [ARGS]
 
 Boots each kernel of LIST in QEMU, loads every program, attacks the jail, and
 prints a table. With --step it runs those commands in the guest instead and
@@ -198,6 +199,9 @@ func parseUsers(list string) ([]string, error) {
 
 // runVMTest is the verb.
 func runVMTest(std stdio, args []string) int {
+	if len(args) > 0 && args[0] == "exec" {
+		return runVMTestExec(std, args[1:])
+	}
 	f, err := parseVMTest(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(std.out, vmtestUsage)
@@ -207,6 +211,9 @@ func runVMTest(std stdio, args []string) int {
 		return std.errorf("vmtest: %v", err)
 	}
 	cfg, err := f.config(std)
+	if err == nil {
+		cfg.Plan, err = f.plan()
+	}
 	if err != nil {
 		return std.errorf("vmtest: %v", err)
 	}
@@ -287,9 +294,7 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 	if f.json == "-" {
 		cfg.Text = std.err
 	}
-	var err error
-	cfg.Plan, err = f.plan()
-	return cfg, err
+	return cfg, nil
 }
 
 // plan composes the guest's work.

@@ -1,0 +1,153 @@
+//go:build vm
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/agent-lock/agent-lock/report"
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// These tests boot real kernels: go test -tags vm -run Guest ./cmd/agent-lock
+
+func vmKernel() string { return cmp.Or(os.Getenv("VMTEST_KERNEL"), "6.12") }
+
+// buildAgentLock builds the command, which is also what is in the guest.
+func buildAgentLock(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "agent-lock")
+	build(t, "go", "build", "-o", bin, ".")
+	return bin
+}
+
+// Objects that have nothing to do with a jail get the verdict of a real kernel's verifier.
+func TestGuestObjects(t *testing.T) {
+	dir, bin := t.TempDir(), buildAgentLock(t)
+	args := []string{"vmtest", "--kernels", vmKernel(), "--json", "-"}
+	for _, name := range []string{"lsm", "trace", "bad"} {
+		object := filepath.Join(dir, name+".bpf.o")
+		build(t, cmp.Or(os.Getenv("BPF2GO_CC"), "clang-19"), "-g", "-O2", "-target", "bpf",
+			"-D__TARGET_ARCH_x86", "-I/usr/include/x86_64-linux-gnu",
+			"-c", "testdata/objects/"+name+".bpf.c", "-o", object)
+		args = append(args, "--object", object)
+	}
+	cmd := exec.Command(bin, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
+		t.Fatalf("vmtest = %v, want exit status %d\n%s", err, exitFailed, &stderr)
+	}
+	got := map[string]report.Outcome{}
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var r report.Result
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Fatalf("%v in %s", err, lines.Text())
+		}
+		got[r.Name] = r.Outcome
+		switch {
+		case r.Name == "bad:unchecked":
+			for _, part := range []string{"invalid mem access", "*count = 3"} {
+				if !strings.Contains(r.Detail, part) {
+					t.Errorf("%s: detail %q, want %q in it", r.Name, r.Detail, part)
+				}
+			}
+		case r.Kind == report.Program && r.Outcome == report.OK && (r.Insns == 0 || r.States == 0):
+			t.Errorf("%s: the verifier's costs are missing: %+v", r.Name, r)
+		}
+	}
+	want := map[string]report.Outcome{
+		"boot": report.OK, "lsm:watch_open": report.OK, "lsm:no_hook": report.Unsupported,
+		"trace:unlink_entry": report.OK, "trace:exec": report.OK,
+		"bad:unchecked": report.Failed, "bad:unread": report.Failed,
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
+// A command in a guest is as one here: streams, status, directory, input, signals.
+func TestGuestExec(t *testing.T) {
+	bin, dir := buildAgentLock(t), t.TempDir()
+	err := os.WriteFile(filepath.Join(dir, "file"), []byte("in the directory\n"), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(start func(*exec.Cmd), args ...string) (stdout, stderr string, status int) {
+		t.Helper()
+		cmd := exec.Command(bin, append([]string{"vmtest", "exec", "--kernel", vmKernel()},
+			args...)...)
+		var out, errs bytes.Buffer
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
+		cmd.Stdin = strings.NewReader("the input\n")
+		if start == nil {
+			start = func(cmd *exec.Cmd) { _ = cmd.Run() }
+		}
+		start(cmd)
+		return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+	}
+	type result struct {
+		Stdout, Stderr string
+		Status         int
+	}
+	check := func(what string, want result, start func(*exec.Cmd), args ...string) {
+		t.Helper()
+		var got result
+		got.Stdout, got.Stderr, got.Status = run(start, args...)
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	check("streams and status", result{"in the directory\nx\n", "not an error\n", 7}, nil,
+		"--env", "NAME=x", "--", "bash", "-c",
+		`echo "$(<file)"; echo $NAME; echo not an error >&2; exit 7`)
+	check("input", result{"the input\n", "", 0}, nil, "-i", "--", "cat")
+	check("time", result{"", "agent-lock: vmtest exec: sleep did not end within --timeout 30s\n",
+		exitTimedOut}, nil, "--timeout", "30s", "--", "sleep", "100")
+	check("a signal", result{"up\ntold\n", "", 9}, signalWhenUp(t), "--", "bash", "-c",
+		`trap "echo told; exit 9" TERM; echo up; while :; do read -t 0.1 < <(:); done`)
+}
+
+// signalWhenUp starts a command and terminates it when it has said something.
+func signalWhenUp(t *testing.T) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		into := cmd.Stdout
+		cmd.Stdout = nil
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 64)
+		n, err := out.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = into.Write(buf[:n])
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_, _ = io.Copy(into, out)
+		_ = cmd.Wait()
+	}
+}
+
+func build(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s = %v\n%s", name, err, out)
+	}
+}
