@@ -1,3 +1,7 @@
+//go:build !guest
+
+// It reads a source, which a guest does not have.
+
 package jail
 
 import (

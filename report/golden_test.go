@@ -83,7 +83,24 @@ var forms = []form{
 	{"summary.md", WriteMarkdown},
 	{"page.html", WriteHTML},
 	{"junit.xml", WriteJUnit},
+	{"annotations.txt", WriteAnnotations},
+	{"costs.txt", func(w io.Writer, r []Result) error {
+		return WriteCosts(w, programs(r, 100), programs(r, 110))
+	}},
 	{"log.sarif", func(w io.Writer, r []Result) error { return WriteSARIF(w, "v1", rules, r) }},
+}
+
+// programs makes programs of results, on which the verifier spends more and more.
+func programs(results []Result, insns uint32) []Result {
+	var ps []Result
+	for i, r := range results {
+		if i == 2 { // where nothing changes
+			insns = 100
+		}
+		ps = append(ps, Result{Kernel: "6.12", Kind: Program, Name: r.Name, Outcome: OK,
+			Insns: insns * uint32(i+1)})
+	}
+	return ps
 }
 
 // checkGolden compares a text with a file of testdata.

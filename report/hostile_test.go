@@ -240,3 +240,29 @@ func TestVisible(t *testing.T) {
 		}
 	}
 }
+
+// A command of GitHub's is a line: whatever a result holds, it makes one of its own.
+func TestAnnotationsOfHostileResults(t *testing.T) {
+	for _, text := range hostile {
+		var got, plain bytes.Buffer
+		for w, s := range map[*bytes.Buffer]string{&got: text, &plain: harmless(text, "word")} {
+			if err := WriteAnnotations(w, hostileRun(s, s, s, s)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lines := func(b bytes.Buffer) []string { return strings.Split(b.String(), "\n") }
+		if len(lines(got)) != len(lines(plain)) {
+			t.Errorf("%q makes %d lines, want %d", text, len(lines(got)), len(lines(plain)))
+		}
+		for _, line := range lines(got)[:len(lines(got))-1] {
+			title, ok := strings.CutPrefix(line, "::error title=")
+			if title, _, closed := strings.Cut(title, "::"); ok && (!closed ||
+				strings.ContainsAny(title, ":,")) {
+				t.Errorf("%q makes the title %q", text, title)
+			}
+			if !ok && !strings.HasPrefix(line, "::notice title=agent-lock::") {
+				t.Errorf("%q makes the line %q", text, line)
+			}
+		}
+	}
+}

@@ -41,6 +41,12 @@ and of oci:REF, deb:FILE, dir:DIR and others: see agent-lock kernels --help.
 Flags:
   --kernels LIST    what to boot
   --json FILE       write results as JSON lines; "-": to stdout, the table to stderr
+  --junit FILE, --html FILE
+                    write them as JUnit XML, as a page
+  --markdown FILE   append a summary in Markdown (default $GITHUB_STEP_SUMMARY)
+  --annotations FILE
+                    write what failed as commands to GitHub's runner
+  --baseline FILE   also compare with an earlier run's --json
   --accel A         auto (default), kvm, tcg; auto uses KVM if a probe guest ran in it
   --timeout D       of the whole run (default 30m)
   --allow-missing   a kernel that cannot be had is shown as missing, not an error
@@ -82,6 +88,7 @@ Example:
 type vmtestFlags struct {
 	kernels      []string
 	json         string
+	filed        vmtestFiles
 	accel        vmtest.Accel
 	timeout      time.Duration
 	allowMissing bool
@@ -109,6 +116,7 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	fs.SetOutput(new(strings.Builder)) // errors are printed by the caller
 	fs.StringVar(&list, "kernels", "", "")
 	fs.StringVar(&f.json, "json", "", "")
+	f.filed.define(fs)
 	fs.StringVar(&accel, "accel", string(vmtest.AccelAuto), "")
 	fs.DurationVar(&f.timeout, "timeout", vmtest.DefaultTimeout, "")
 	fs.BoolVar(&f.allowMissing, "allow-missing", false, "")
@@ -239,6 +247,9 @@ func runVMTest(std stdio, args []string) int {
 	if err := f.equipment.add(ctx, &cfg); err != nil {
 		std.errorf("vmtest: %v", err)
 		return exitInfra
+	}
+	if err := f.filed.check(stepSummary()); err != nil {
+		return std.errorf("vmtest: %v", err)
 	}
 	out, err := openResultLines(std, f.json)
 	if err != nil {

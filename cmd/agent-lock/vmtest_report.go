@@ -49,6 +49,7 @@ func (f vmtestFlags) report(std stdio, out resultLines, cells []vmtest.Cell) int
 		err = errors.Join(err, vmtest.WriteMatrix(table, cells, f.verbose))
 		fmt.Fprintf(table, "\n%s\n", verdict(status, cells))
 	}
+	err = errors.Join(err, f.filed.write(table, vmtest.Results(cells)))
 	if err = errors.Join(err, out.close()); err != nil {
 		std.errorf("vmtest: write results: %v", err)
 		return exitInfra
