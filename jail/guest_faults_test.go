@@ -59,46 +59,55 @@ func testFaults(t *testing.T, wanted func(step) bool) {
 	before := leftovers(t)
 	steps := some(tr.steps, wanted)
 	t.Logf("%d steps, %d of them tried", len(tr.steps), len(steps))
-	met := 0
-	for _, s := range steps {
-		for _, f := range []fault{fail, kill} {
-			tr := &tracer{at: s, fault: f}
-			got, status := tr.find(t, dir, outside)
-			if tr.met {
-				met++
-			}
-			what := fmt.Sprintf("%v at %v", f, s)
-			if got != nil {
-				if diff := cmp.Diff(normal, got); diff != "" {
-					t.Errorf("%s: the command ran in another jail (-normal +now):\n%s", what, diff)
+	met, ran := 0, 0
+	for i, s := range steps {
+		t.Run(fmt.Sprintf("%02d", i), func(t *testing.T) {
+			ran++
+			for _, f := range []fault{fail, kill} {
+				if testFault(t, &tracer{at: s, fault: f}, normal, before, dir, outside) {
+					met++
 				}
-			} else if status.ExitStatus() == 0 {
-				t.Errorf("%s: the command did not run and the status is 0", what)
 			}
-			if f == fail && got != nil && status.ExitStatus() != faultStatus &&
-				status.ExitStatus() != 2 { // the Go runtime's, in a panic
-				t.Errorf("%s: the command ran to its end and the status is %d, want %d", what,
-					status.ExitStatus(), faultStatus)
-			}
-			eventually(t, what+": nothing of the jail is left running", func() bool {
-				return len(alive(t, dir)) == 0
-			})
-			if cmp.Equal(before, leftovers(t)) && f == fail {
-				continue
-			}
-			_, stderr, next := run(t, jailed(dir, nil, "exit", "0"))
-			if next != 0 || stderr != "" {
-				t.Errorf("%s: the next start: status %d, stderr %q", what, next, stderr)
-			}
-			if diff := cmp.Diff(before, leftovers(t)); diff != "" {
-				t.Errorf("%s: after the next jail's end (-before +after):\n%s", what, diff)
-			}
-		}
+		})
 	}
 	// Threads come in any order, so that a step may be missing in a run.
-	if met < len(steps) {
-		t.Errorf("%d of %d steps were met in two runs each", met, len(steps))
+	if met < ran {
+		t.Errorf("%d of %d steps were met in two runs each", met, ran)
 	}
+}
+
+// testFault starts a jail in which one step goes wrong, and another after it. It reports
+// whether the step was met.
+func testFault(t *testing.T, tr *tracer, normal *finding, before []string, dir,
+	outside string) bool {
+	got, status := tr.find(t, dir, outside)
+	what := fmt.Sprintf("%v at %v", tr.fault, tr.at)
+	if got != nil {
+		if diff := cmp.Diff(normal, got); diff != "" {
+			t.Errorf("%s: the command ran in another jail (-normal +now):\n%s", what, diff)
+		}
+	} else if status.ExitStatus() == 0 {
+		t.Errorf("%s: the command did not run and the status is 0", what)
+	}
+	if tr.fault == fail && got != nil && status.ExitStatus() != faultStatus &&
+		status.ExitStatus() != 2 { // the Go runtime's, in a panic
+		t.Errorf("%s: the command ran to its end and the status is %d, want %d", what,
+			status.ExitStatus(), faultStatus)
+	}
+	eventually(t, what+": nothing of the jail is left running", func() bool {
+		return len(alive(t, dir)) == 0
+	})
+	if cmp.Equal(before, leftovers(t)) && tr.fault == fail {
+		return tr.met
+	}
+	_, stderr, next := run(t, jailed(dir, nil, "exit", "0"))
+	if next != 0 || stderr != "" {
+		t.Errorf("%s: the next start: status %d, stderr %q", what, next, stderr)
+	}
+	if diff := cmp.Diff(before, leftovers(t)); diff != "" {
+		t.Errorf("%s: after the next jail's end (-before +after):\n%s", what, diff)
+	}
+	return tr.met
 }
 
 // find runs the finder in a jail under the tracer. What it found is nil when it did
