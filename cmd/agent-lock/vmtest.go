@@ -26,6 +26,7 @@ const (
 const vmtestUsage = `usage: agent-lock vmtest --kernels LIST [flags]
        agent-lock vmtest --kernels LIST --step 'COMMAND ARGS' [--step ...] [flags]
        agent-lock vmtest exec --kernel K [flags] -- COMMAND [ARGS]
+       agent-lock vmtest matrix --kernels LIST [--json]
 
 Boots each kernel of LIST in QEMU, loads every program, attacks the jail, and
 prints a table. With --step it runs those commands in the guest instead and
@@ -72,6 +73,7 @@ Flags:
   --share DIR:GUEST show DIR in the guest through 9p; GUEST is a path, or the mount
                     tag for a step that mounts it (repeatable)
   --keep DIR        keep each guest's console, frames and QEMU command line there
+  --shard I/N       only every N-th kernel of the list, from the I-th on
   --jobs N          machines at a time (default: one a core)
   --memory MB       of each machine (default 1024)
   -v                show every row of the table, and all that the steps print
@@ -111,12 +113,13 @@ type vmtestFlags struct {
 
 func parseVMTest(args []string) (vmtestFlags, error) {
 	var f vmtestFlags
-	var list, accel, users string
+	var list, accel, users, part string
 	fs := flag.NewFlagSet("vmtest", flag.ContinueOnError)
 	fs.SetOutput(new(strings.Builder)) // errors are printed by the caller
 	fs.StringVar(&list, "kernels", "", "")
 	fs.StringVar(&f.json, "json", "", "")
 	f.filed.define(fs)
+	fs.StringVar(&part, "shard", "", "")
 	fs.StringVar(&accel, "accel", string(vmtest.AccelAuto), "")
 	fs.DurationVar(&f.timeout, "timeout", vmtest.DefaultTimeout, "")
 	fs.BoolVar(&f.allowMissing, "allow-missing", false, "")
@@ -155,11 +158,24 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	if f.users, err = parseUsers(users); err != nil {
 		return f, err
 	}
-	if f.kernels, err = kernels.ParseList(list); err != nil {
+	if f.kernels, err = parseKernelList(list, part); err != nil {
 		return f, err
 	}
 	f.accel, err = vmtest.ParseAccel(accel)
 	return f, errors.Join(err, f.checkFileSystemFlags())
+}
+
+// parseKernelList reads a list, and takes a shard of it; "": all.
+func parseKernelList(list, part string) ([]string, error) {
+	specs, err := kernels.ParseList(list)
+	if err != nil || part == "" {
+		return specs, err
+	}
+	s, err := parseShard(part)
+	if err != nil {
+		return nil, err
+	}
+	return s.part(specs)
 }
 
 // check finds flags that do not go together.
@@ -207,8 +223,13 @@ func parseUsers(list string) ([]string, error) {
 
 // runVMTest is the verb.
 func runVMTest(std stdio, args []string) int {
-	if len(args) > 0 && args[0] == "exec" {
-		return runVMTestExec(std, args[1:])
+	if len(args) > 0 {
+		switch args[0] {
+		case "exec":
+			return runVMTestExec(std, args[1:])
+		case "matrix":
+			return runVMTestMatrix(std, args[1:])
+		}
 	}
 	f, err := parseVMTest(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -230,20 +251,11 @@ func runVMTest(std stdio, args []string) int {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	if f.filesystems {
-		remove, err := f.equipment.forFileSystems(&cfg)
-		if err != nil {
-			return std.errorf("vmtest: %v", err)
-		}
-		defer remove()
+	remove, err := f.equip(&cfg)
+	if err != nil {
+		return std.errorf("vmtest: %v", err)
 	}
-	if f.bench {
-		remove, err := forBench(&cfg)
-		if err != nil {
-			return std.errorf("vmtest: %v", err)
-		}
-		defer remove()
-	}
+	defer remove()
 	if err := f.equipment.add(ctx, &cfg); err != nil {
 		std.errorf("vmtest: %v", err)
 		return exitInfra
@@ -264,6 +276,18 @@ func runVMTest(std stdio, args []string) int {
 		return stepsStatus(cells)
 	}
 	return status
+}
+
+// equip enters what a special run needs in the guest; the function that it returns removes
+// it.
+func (f vmtestFlags) equip(cfg *vmtest.Config) (func(), error) {
+	switch {
+	case f.filesystems:
+		return f.equipment.forFileSystems(cfg)
+	case f.bench:
+		return forBench(cfg)
+	}
+	return func() {}, nil
 }
 
 // config turns the flags into a run, without its kernels.
