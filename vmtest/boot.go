@@ -8,7 +8,6 @@ import (
 	"io"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/agent-lock/agent-lock/report"
@@ -38,13 +37,13 @@ func limitsFor(t machineType, idle time.Duration) limits {
 
 // guest follows one machine from its start to its end.
 type guest struct {
-	cell    *Cell
-	plan    plan
-	limits  limits
-	onText  func(textPayload)
-	signals <-chan syscall.Signal // to be passed on; nil: none
-	machine *machine
-	record  *record
+	cell     *Cell
+	plan     plan
+	limits   limits
+	onText   func(textPayload)
+	messages <-chan Message // nil: none come
+	machine  *machine
+	record   *record
 
 	console    console
 	stream     stream
@@ -54,7 +53,9 @@ type guest struct {
 	guestError string
 	results    map[int][]report.Result // by step
 	exitStatus int
-	signalled  int // how often
+	started    bool     // a step runs
+	early      []string // lines for it that wait
+	signalled  int      // how often
 
 	deadline *time.Timer
 	expired  func() // what it means that the deadline passed
@@ -98,8 +99,8 @@ func (g *guest) run(ctx context.Context, spec machineSpec) error {
 			g.exitStatus = exitStatus(m.err)
 		case <-g.deadline.C:
 			g.expired()
-		case sig := <-g.signals:
-			g.signal(sig)
+		case m := <-g.messages:
+			g.message(m)
 		case <-done:
 			done = nil
 			g.stop(contextFault(ctx))
@@ -108,22 +109,6 @@ func (g *guest) run(ctx context.Context, spec machineSpec) error {
 	g.cell.Wall = time.Since(g.began)
 	g.judge()
 	return nil
-}
-
-// patience is how many signals a guest gets before the run is stopped.
-const patience = 2
-
-// signal passes a signal on to the guest's step.
-func (g *guest) signal(sig syscall.Signal) {
-	g.signalled++
-	if !g.stream.hello || g.signalled > patience {
-		g.stop(FaultInterrupted, "the run was stopped")
-		return
-	}
-	_, err := fmt.Fprintf(g.machine.results, signalLine+"\n", int(sig))
-	if err != nil {
-		g.stop(FaultInterrupted, fmt.Sprintf("pass %v on to the guest: %v", sig, err))
-	}
 }
 
 // setDeadline replaces the current deadline.
@@ -223,7 +208,10 @@ func (g *guest) frame(f frame) error {
 			return err
 		}
 		g.guestError = e.Message
-	case frameBeat, frameStart, frameEnd:
+	case frameStart:
+		g.started = true
+		g.say()
+	case frameBeat, frameEnd:
 	default:
 		return fmt.Errorf("frame %d has unknown kind %q", f.seq, f.kind)
 	}

@@ -18,7 +18,7 @@ import (
 //
 //	@AL1 SEQ KIND ENC LEN CRC PAYLOAD\n
 //
-// What the host says are lines "signal N": pid 1 passes that signal on to the step.
+// What the host says are the lines of messages (message.go).
 //
 // SEQ counts from 0 without gaps. PAYLOAD is LEN bytes of JSON (ENC "j"), or of
 // base64 of gzipped JSON (ENC "z"): a serial port under TCG carries less than

@@ -1,11 +1,9 @@
 package vmtest
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,9 +11,6 @@ import (
 
 // channelDevice is the serial port that carries frames.
 const channelDevice = "/dev/ttyS1"
-
-// signalLine is what the host says to have a signal passed on.
-const signalLine = "signal %d"
 
 // beatEvery is the time between two signs of life. The host calls a guest hung
 // after it missed many of them, whatever its step is doing.
@@ -27,8 +22,7 @@ type channel struct {
 	port *os.File
 	next uint64
 	err  error
-	// signalled is the step that gets the signals which the host sends; 0: there is none.
-	signalled atomic.Int64
+	step listener
 }
 
 func openChannel(device string) (*channel, error) {
@@ -73,19 +67,6 @@ func (c *channel) send(kind frameKind, payload any) {
 func (c *channel) beat() {
 	for range time.Tick(beatEvery) {
 		c.send(frameBeat, struct{}{})
-	}
-}
-
-// listen passes the host's signals on to the step and its process group, forever.
-func (c *channel) listen() {
-	for lines := bufio.NewScanner(c.port); lines.Scan(); {
-		var number int
-		if _, err := fmt.Sscanf(lines.Text(), signalLine, &number); err != nil {
-			continue
-		}
-		if pid := c.signalled.Load(); pid > 0 {
-			_ = unix.Kill(-int(pid), unix.Signal(number)) // it may have ended
-		}
 	}
 }
 

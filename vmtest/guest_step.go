@@ -34,14 +34,14 @@ func runStep(ch *channel, index int, s Step) StepStatus {
 		status.Status, status.Error = 127, err.Error()
 		return status
 	}
-	out, err := newOutput(ch, index, s.Results)
+	out, err := newOutput(ch, index, s)
 	if err != nil {
 		status.Status, status.Error = 126, err.Error()
 		return status
 	}
 	pid, err := startStep(path, s, out)
-	ch.signalled.Store(int64(pid)) // 0 where there is none
-	defer ch.signalled.Store(0)
+	ch.step.is(pid, out.terminal)
+	defer ch.step.is(0, nil)
 	out.started()
 	if err != nil {
 		status.Status, status.Error = 126, fmt.Sprintf("execute %s: %v", path, err)
@@ -89,6 +89,10 @@ func startStep(path string, s Step, out *output) (int, error) {
 	attr := &syscall.ProcAttr{
 		Files: []uintptr{in.Fd(), out.stdout.Fd(), out.stderr.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	if s.Terminal {
+		attr.Files[0] = out.stdout.Fd()
+		attr.Sys.Setctty = true // its descriptor 0
 	}
 	if s.User {
 		attr.Dir = guestHome
@@ -144,6 +148,7 @@ type output struct {
 	ch             *channel
 	step           int
 	stdout, stderr *os.File // the step's ends
+	terminal       *os.File // our end of a terminal; nil: there is none
 	readers        []*os.File
 	wg             sync.WaitGroup
 
@@ -152,8 +157,18 @@ type output struct {
 	err     error
 }
 
-func newOutput(ch *channel, step int, results bool) (*output, error) {
+func newOutput(ch *channel, step int, s Step) (*output, error) {
 	o := &output{ch: ch, step: step}
+	if s.Terminal {
+		var err error
+		if o.terminal, o.stdout, err = openTerminal(); err != nil {
+			return nil, err
+		}
+		o.stderr, o.readers = o.stdout, []*os.File{o.terminal}
+		o.wg.Add(1)
+		go o.forwardText(o.terminal, false)
+		return o, nil
+	}
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -165,7 +180,7 @@ func newOutput(ch *channel, step int, results bool) (*output, error) {
 	o.stdout, o.stderr = outW, errW
 	o.readers = []*os.File{outR, errR}
 	o.wg.Add(2)
-	if results {
+	if s.Results {
 		go o.forwardResults(outR)
 	} else {
 		go o.forwardText(outR, false)
@@ -177,7 +192,7 @@ func newOutput(ch *channel, step int, results bool) (*output, error) {
 // started closes our copies of the step's ends.
 func (o *output) started() {
 	o.stdout.Close()
-	o.stderr.Close()
+	o.stderr.Close() // of a terminal it is the same
 }
 
 // wait returns how many results came, and the first fault in them.

@@ -20,6 +20,8 @@ type Step struct {
 	Dir string `json:"dir,omitempty"`
 	// Stdin is the guest's file that is its standard input; empty: /dev/null.
 	Stdin string `json:"stdin,omitempty"`
+	// Terminal gives it a terminal instead, which Input messages type into.
+	Terminal bool `json:"terminal,omitempty"`
 	// Timeout is after how long the guest kills the step and everything in its
 	// process group. Zero: StepTimeout.
 	Timeout time.Duration `json:"timeout,omitempty"`

@@ -110,13 +110,13 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 	}
 	out := r.newText(label)
 	g := &guest{
-		cell:    &cell,
-		plan:    p,
-		limits:  limits,
-		stream:  stream{nonce: p.Nonce},
-		results: make(map[int][]report.Result),
-		signals: r.cfg.Signals,
-		onText:  func(t textPayload) { out.write(t.Data, r.writerFor(t)) },
+		cell:     &cell,
+		plan:     p,
+		limits:   limits,
+		stream:   stream{nonce: p.Nonce},
+		results:  make(map[int][]report.Result),
+		messages: r.cfg.Messages,
+		onText:   func(t textPayload) { out.write(t.Data, r.writerFor(t)) },
 	}
 	spec := machineSpec{
 		machineType: r.cfg.machine(a),

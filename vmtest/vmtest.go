@@ -15,7 +15,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -57,9 +56,9 @@ type Config struct {
 	Text io.Writer
 	// Errors gets what they print to standard error; nil: Text does.
 	Errors io.Writer
-	// Signals are passed on to the step that runs, with one kernel only. Before the guest
-	// is up, and the third time, one ends the run.
-	Signals <-chan syscall.Signal
+	// Messages are for the step that runs, with one kernel only. A signal ends the run
+	// before the guest is up, and so does the third one.
+	Messages <-chan Message
 	// Keep is a folder for the raw record of each cell: LABEL.console, LABEL.frames
 	// and LABEL.qemu, the command line. Empty: nothing is kept.
 	Keep string
@@ -98,7 +97,7 @@ func (c *Config) setDefaults() error {
 		c.Errors = c.Text
 	}
 	if len(c.Kernels) > 1 {
-		c.Signals = nil
+		c.Messages = nil
 	}
 	for _, d := range []struct {
 		value *time.Duration

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/agent-lock/agent-lock/report"
 	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // These tests boot real kernels: go test -tags vm -run Guest ./cmd/agent-lock
@@ -143,6 +145,63 @@ func signalWhenUp(t *testing.T) func(*exec.Cmd) {
 		_, _ = io.Copy(into, out)
 		_ = cmd.Wait()
 	}
+}
+
+// A shell in a guest has our terminal: what is typed reaches it, and Ctrl-C its command.
+func TestGuestShell(t *testing.T) {
+	master, slave := openPTY(t, unix.Winsize{Row: 33, Col: 99})
+	cmd := exec.Command(buildAgentLock(t), "vmtest", "shell", "--kernel", vmKernel(), "--dir", "")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	script := []struct{ wait, typed string }{
+		{"# ", "stty size; echo $((6*7)) is it\n"}, {"33 99", ""}, {"42 is it", ""},
+		{"# ", "sh -c 'echo $((6*8)) goes on; exec sleep 1000'\n"}, {"48 goes on", "\x03"},
+		{"# ", "exit 5\n"},
+	}
+	var said []byte
+	buf := make([]byte, 4096)
+	for _, step := range script {
+		for !bytes.Contains(said, []byte(step.wait)) {
+			n, err := master.Read(buf)
+			if err != nil {
+				t.Fatalf("the shell ended before it said %q: %v", step.wait, err)
+			}
+			said = append(said, buf[:n]...)
+		}
+		_, said, _ = bytes.Cut(said, []byte(step.wait))
+		if _, err := io.WriteString(master, step.typed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = io.Copy(io.Discard, master)
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.ExitCode(); status != 5 {
+		t.Errorf("status %d, want 5", status)
+	}
+}
+
+func openPTY(t *testing.T, size unix.Winsize) (master, slave *os.File) {
+	t.Helper()
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	must(err)
+	t.Cleanup(func() { master.Close() })
+	fd := int(master.Fd())
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	must(err)
+	must(unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	must(unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size))
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	must(err)
+	return master, slave
 }
 
 func build(t *testing.T, name string, args ...string) {

@@ -26,6 +26,7 @@ const (
 const vmtestUsage = `usage: agent-lock vmtest --kernels LIST [flags]
        agent-lock vmtest --kernels LIST --step 'COMMAND ARGS' [--step ...] [flags]
        agent-lock vmtest exec --kernel K [flags] -- COMMAND [ARGS]
+       agent-lock vmtest shell --kernel K [flags]
        agent-lock vmtest matrix --kernels LIST [--json]
 
 Boots each kernel of LIST in QEMU, loads every program, attacks the jail, and
@@ -227,6 +228,8 @@ func runVMTest(std stdio, args []string) int {
 		switch args[0] {
 		case "exec":
 			return runVMTestExec(std, args[1:])
+		case "shell":
+			return runVMTestShell(std, args[1:])
 		case "matrix":
 			return runVMTestMatrix(std, args[1:])
 		}

@@ -9,12 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/agent-lock/agent-lock/kernels"
 	"github.com/agent-lock/agent-lock/vmtest"
@@ -35,6 +33,7 @@ Flags:
   --kernel K        what to boot, as for vmtest --kernels
   --user            run it as the guest's user dev
   -i                give it standard input, which is read to its end first
+  -t                give it a terminal, this one
   --env NAME[=V]    set this variable (repeatable)
   --dir DIR         copy this directory instead of the current one and start there;
                     "": none
@@ -54,6 +53,8 @@ type execFlags struct {
 	vmtestFlags
 	dir         string
 	interactive bool
+	terminal    bool
+	tools       []string // of this machine's, as far as there are
 	env         []string
 	argv        []string
 }
@@ -68,6 +69,7 @@ func parseVMTestExec(args []string) (execFlags, error) {
 	set.DurationVar(&f.timeout, "timeout", vmtest.DefaultTimeout, "")
 	set.BoolVar(&f.user, "user", false, "")
 	set.BoolVar(&f.interactive, "i", false, "")
+	set.BoolVar(&f.terminal, "t", false, "")
 	set.StringVar(&f.dir, "dir", ".", "")
 	set.Func("env", "", func(s string) error {
 		name, _, given := strings.Cut(s, "=")
@@ -91,6 +93,9 @@ func parseVMTestExec(args []string) (execFlags, error) {
 	}
 	if len(f.argv) == 0 {
 		return f, errors.New("no command given; add -- COMMAND")
+	}
+	if f.interactive && f.terminal {
+		return f, errors.New("-i does not go with -t")
 	}
 	if f.timeout <= 0 || f.memory < 0 {
 		return f, errors.New("--timeout and --memory must be positive")
@@ -147,9 +152,16 @@ func (f execFlags) exec(std stdio) (int, error) {
 	}
 	cfg.Trees = append(cfg.Trees, stage)
 	cfg.Plan, cfg.Errors = []vmtest.Step{step}, std.err
-	signals, stop := passedSignals()
-	defer stop()
-	cfg.Signals = signals
+	messages := make(chan vmtest.Message)
+	cfg.Messages = messages
+	defer passSignals(messages)()
+	if f.terminal {
+		restore, err := passTerminal(messages)
+		if err != nil {
+			return 0, err
+		}
+		defer restore()
+	}
 	cells := f.boot(ctx, cfg)
 	switch c := cells[0]; {
 	case c.Fault == vmtest.FaultTimeout || len(c.Steps) == 1 && c.Steps[0].TimedOut:
@@ -159,20 +171,6 @@ func (f execFlags) exec(std stdio) (int, error) {
 		return 0, vmtest.Errors(cells)
 	}
 	return cells[0].Steps[0].Status, nil
-}
-
-// passedSignals are those that somebody sends who wants to stop the command, or to tell
-// it something.
-func passedSignals() (<-chan syscall.Signal, func()) {
-	got, passed := make(chan os.Signal, 8), make(chan syscall.Signal)
-	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2)
-	go func() {
-		for s := range got {
-			passed <- s.(syscall.Signal)
-		}
-	}()
-	return passed, func() { signal.Stop(got) }
 }
 
 // Where the guest finds what it gets from exec.
@@ -185,7 +183,11 @@ const (
 // the run's files.
 func (f execFlags) step(std stdio, stage string, cfg *vmtest.Config) (vmtest.Step, error) {
 	s := vmtest.Step{Name: f.argv[0], Argv: slices.Clone(f.argv), Env: f.env, User: f.user,
-		Timeout: f.timeout}
+		Timeout: f.timeout, Terminal: f.terminal}
+	if f.terminal {
+		s.Env = append(s.Env, "TERM="+os.Getenv("TERM"))
+	}
+	cfg.Files = append(cfg.Files, hostPrograms(f.tools)...)
 	// What is not here may come with a package.
 	if program, err := exec.LookPath(f.argv[0]); err == nil {
 		if program, err = filepath.Abs(program); err != nil {
