@@ -13,7 +13,8 @@ MUTATE   ?=
 # Of git what the cases need that run it, with a shell for its hooks.
 GIT      ?= git:usr/bin/git,git:usr/lib/git-core/git,dash:bin
 # What `make compare` attacks in the guest, and as whom and beside which of ours here.
-COMPARED ?= bubblewrap,firejail,util-linux:usr/bin/unshare,coreutils:usr/bin/env,$(GIT)
+COMPARED ?= bubblewrap,firejail,login:etc/login.defs,util-linux:usr/bin/unshare,$\
+	coreutils:usr/bin/env,coreutils:usr/bin/chmod,$(GIT)
 COMPAREFLAGS ?= $(if $(SUDO_USER),--user '$(SUDO_USER)') --layers landlock,seccomp
 PREFIX   ?= /usr/local
 OUT      ?= out
@@ -132,7 +133,7 @@ bench: build setup-vm ## measure in guest instructions, write docs/benchmarks.md
 compare: build setup-vm ## attack the jails of others, here and in a guest, write docs/comparison.md
 	mkdir -p '$(OUT)'
 	./agent-lock vmtest --kernels '$(KERNEL)' --timeout 60m --memory 2048 \
-		--package '$(COMPARED)' $(VMFLAGS) \
+		--package '$(COMPARED)' $(VMFLAGS) --step 'chmod u+s /usr/bin/firejail' \
 		--step 'agent-lock adversary --user dev --compare --json -' \
 		| grep '^{' > '$(OUT)/compare-guest.json'
 	./agent-lock adversary $(COMPAREFLAGS) --compare --json '$(OUT)/compare.json' || [ $$? -le 100 ]

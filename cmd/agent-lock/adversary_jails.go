@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func comparedJails(std stdio, user adversary.User) (jails []adversary.Jail, done
 			return nil, done, err
 		}
 		undo = append(undo, remove)
-		if number := versionNumber.FindString(found.Version); number != "" {
+		if number := versionIn(found.Version); number != "" {
 			j.Name += " " + number
 		}
 		jails = append(jails, j)
@@ -92,8 +93,11 @@ func comparedJails(std stdio, user adversary.User) (jails []adversary.Jail, done
 	return jails, done, nil
 }
 
-// versionNumber is what of a version fits over a column.
-var versionNumber = regexp.MustCompile(`\d+(\.\d+)*`)
+// versionIn is what of a version fits over a column: a number with a dot, or any.
+func versionIn(said string) string {
+	return cmp.Or(regexp.MustCompile(`\d+(\.\d+)+`).FindString(said),
+		regexp.MustCompile(`\d+`).FindString(said))
+}
 
 // ownName is what --against calls our own jail.
 const ownName = "agent-lock"
