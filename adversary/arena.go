@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // canary returns 32 random bytes in hexadecimal, so that they also fit into a
@@ -66,6 +67,20 @@ func newArena(u User, program, dir string) (*arena, error) {
 }
 
 func (a *arena) oldDir() string { return filepath.Join(a.outside, oldDir) }
+
+// sweep kills what is left of both sessions and has cleared its environment, by which a
+// session knows its own: it runs a program of the project or is in there.
+func (a *arena) sweep() {
+	killAll(func(dir string) bool {
+		for _, link := range []string{"/exe", "/cwd"} {
+			to, err := os.Readlink(dir + link)
+			if err == nil && strings.HasPrefix(to+"/", a.project+"/") {
+				return true
+			}
+		}
+		return false
+	})
+}
 
 // copyProgram copies this program into the project. It is opened as ourselves
 // (the user may not be able to read it) and written as the user.

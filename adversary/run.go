@@ -356,6 +356,7 @@ func (r *runner) close() {
 		r.lower()
 	}
 	if r.arena != nil {
+		r.arena.sweep()
 		r.arena.remove()
 	}
 }

@@ -192,8 +192,10 @@ var badCases = []Case{
 const multiplied = "agent-lock-bad-forks"
 
 // multiply starts processes that start processes, each in a session of its own, and hangs.
+// Some have an empty environment.
 func multiply() ([]byte, error) {
-	script := "for i in 1 2 3 4; do setsid sh -c 'sleep 1000; : " + multiplied + "' & done; wait"
+	script := "for i in 1 2 3 4; do setsid sh -c 'sleep 1000; : " + multiplied + "' & " +
+		"env -i setsid sh -c 'sleep 1000; : " + multiplied + "' & done; wait"
 	return nil, need(exec.Command("sh", "-c", script).Run())
 }
 

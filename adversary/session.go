@@ -100,18 +100,18 @@ func startSession(ctx context.Context, a *arena, j Jail, label string, limit tim
 		s.cmd.SysProcAttr.Ctty = 2
 		s.tty.watch()
 	}
-	if err := s.inherit(a); err != nil {
-		ours.Close()
-		theirs.Close()
-		return nil, fmt.Errorf("plant descriptors: %w", err)
+	if err = s.inherit(a); err != nil {
+		err = fmt.Errorf("plant descriptors: %w", err)
+	} else {
+		err = s.start()
 	}
-	err = s.start()
 	theirs.Close() // or we would not see that all others have
 	for _, f := range s.cmd.ExtraFiles {
 		f.Close() // nil receivers are fine
 	}
 	if err != nil {
 		ours.Close()
+		s.tty.close()
 		return nil, err
 	}
 	return s, s.hello()
@@ -374,18 +374,23 @@ func (s *session) close() {
 }
 
 // sweep kills what the attacker has left behind: a jail without a pid namespace does not,
-// and the control has none. Whatever multiplies meanwhile is looked for again.
+// and the control has none.
 func (s *session) sweep() {
+	killAll(func(dir string) bool {
+		env, err := os.ReadFile(dir + "/environ")
+		return err == nil && bytes.Contains(env, []byte(s.mark))
+	})
+}
+
+// killAll kills the processes that match, by their directory in /proc. Whatever multiplies
+// meanwhile is looked for again.
+func killAll(match func(dir string) bool) {
 	for range 50 {
 		found := 0
-		paths, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, path := range paths {
-			env, err := os.ReadFile(path)
-			if err != nil || !bytes.Contains(env, []byte(s.mark)) {
-				continue
-			}
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			if err == nil && unix.Kill(pid, unix.SIGKILL) == nil {
+		dirs, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range dirs {
+			pid, err := strconv.Atoi(filepath.Base(dir))
+			if err == nil && match(dir) && unix.Kill(pid, unix.SIGKILL) == nil {
 				found++
 			}
 		}
