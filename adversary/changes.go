@@ -114,6 +114,20 @@ var changes = []Case{
 			}
 			return nil
 		}).since("6.6"),
+	change("file_setattr", flagSource, "sets a flag (nodump)", "file_setattr",
+		"inode_file_setattr", waitTick, func(t *Target) error {
+			return setFlags(t.Secret)
+		}).since("6.17").needing(needsFlags),
+	change("file_setattr_o_path", flagSource, "sets a flag (nodump) through an O_PATH descriptor",
+		"openat(O_PATH), file_setattr", "inode_file_setattr", waitTick,
+		func(t *Target) error {
+			fd, err := openPath(t.Secret)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			return setFlags(fmt.Sprintf("/proc/self/fd/%d", fd))
+		}).since("6.17").needing(needsFlags),
 	change("chown", attrSource, "changes the owner (to the same)", "fchownat", "path_chown",
 		waitTick, func(t *Target) error {
 			return call("chown", unix.Chown(t.Secret, os.Getuid(), os.Getgid()))

@@ -57,6 +57,17 @@ var metadata = []Case{
 		Judge: secretRead("size"),
 	},
 	{
+		Name: "metadata_file_getattr", Family: "metadata", Source: flagSource,
+		What:  "learns the flags of a file (nodump)",
+		Calls: "file_getattr", Since: "6.17", Needs: needsFlags,
+		Hooks: []string{"inode_file_getattr"}, Setup: hideFlags,
+		Attack: func(t *Target) ([]byte, error) {
+			flags, err := xflagsOf(t.Secret)
+			return fmt.Appendf(nil, "%#x", flags), err
+		},
+		Judge: secretRead("flags"),
+	},
+	{
 		Name: "metadata_readlink", Family: "metadata", Source: metadataSource,
 		What: "reads the target of a symbolic link", Hooks: []string{"inode_readlink"},
 		Calls: "readlinkat",

@@ -441,6 +441,13 @@ int BPF_PROG(inode_remove_acl, void *idmap, struct dentry *dentry, const char *n
 	return inode_changed(dentry, HOOK_INODE_REMOVE_ACL, ret);
 }
 
+/* Flags, by file_setattr(2) or an ioctl. Since 6.17, which added the system call. */
+SEC("lsm/inode_file_setattr")
+int BPF_PROG(inode_file_setattr, struct dentry *dentry, void *attr, int ret)
+{
+	return inode_changed(dentry, HOOK_INODE_FILE_SETATTR, ret);
+}
+
 /* ---- Looking ---- */
 
 static __always_inline int looked_at(struct dentry *dentry, __u32 hook, int ret)
@@ -456,6 +463,12 @@ SEC("lsm/inode_getattr")
 int BPF_PROG(inode_getattr, const struct path *path, int ret)
 {
 	return looked_at(path->dentry, HOOK_INODE_GETATTR, ret);
+}
+
+SEC("lsm/inode_file_getattr")
+int BPF_PROG(inode_file_getattr, struct dentry *dentry, void *attr, int ret)
+{
+	return looked_at(dentry, HOOK_INODE_FILE_GETATTR, ret);
 }
 
 SEC("lsm/inode_readlink")

@@ -97,6 +97,11 @@ func fileHooks() []Hook {
 			Closes:  "removing ACLs outside",
 			Without: "nothing: such kernels remove ACLs through inode_removexattr",
 		},
+		{
+			Name: "inode_file_setattr", Programs: one("inode_file_setattr", 2), Since: "6.17",
+			Closes:  "setting flags outside by name (file_setattr)",
+			Without: "nothing: such kernels set flags of open files only, by ioctl",
+		},
 	}
 }
 
@@ -154,6 +159,11 @@ func lookHooks() []Hook {
 			Name: "inode_get_acl", Programs: one("inode_get_acl", 3), Since: "6.6",
 			Closes:  "reading outside ACLs",
 			Without: "nothing: such kernels read ACLs through inode_getxattr",
+		},
+		{
+			Name: "inode_file_getattr", Programs: one("inode_file_getattr", 2), Since: "6.17",
+			Closes:  "flags of outside files (file_getattr)",
+			Without: "nothing: such kernels tell flags of open files only, by ioctl",
 		},
 		required("sb_statfs", 1, "free space of outside file systems"),
 		required("path_notify", 3, "watching outside directories"),

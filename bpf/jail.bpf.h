@@ -127,6 +127,8 @@ enum hook {
 	HOOK_NETLINK_SEND,
 	HOOK_CAPABLE,
 	HOOK_FILE_FCNTL,
+	HOOK_INODE_FILE_GETATTR,
+	HOOK_INODE_FILE_SETATTR,
 };
 
 /* An IP address in network order; IPv4 as ::ffff:a.b.c.d. */

@@ -111,6 +111,8 @@ const (
 	jailHookHOOK_NETLINK_SEND          jailHook = 56
 	jailHookHOOK_CAPABLE               jailHook = 57
 	jailHookHOOK_FILE_FCNTL            jailHook = 58
+	jailHookHOOK_INODE_FILE_GETATTR    jailHook = 59
+	jailHookHOOK_INODE_FILE_SETATTR    jailHook = 60
 )
 
 type jailJail struct {
@@ -336,6 +338,8 @@ const (
 	jailProgFileOpen               = "file_open"
 	jailProgFileReceive            = "file_receive"
 	jailProgInodeCreate            = "inode_create"
+	jailProgInodeFileGetattr       = "inode_file_getattr"
+	jailProgInodeFileSetattr       = "inode_file_setattr"
 	jailProgInodeGetAcl            = "inode_get_acl"
 	jailProgInodeGetattr           = "inode_getattr"
 	jailProgInodeGetxattr          = "inode_getxattr"
@@ -463,6 +467,8 @@ type jailProgramSpecs struct {
 	FileOpen               *ebpf.ProgramSpec `ebpf:"file_open"`
 	FileReceive            *ebpf.ProgramSpec `ebpf:"file_receive"`
 	InodeCreate            *ebpf.ProgramSpec `ebpf:"inode_create"`
+	InodeFileGetattr       *ebpf.ProgramSpec `ebpf:"inode_file_getattr"`
+	InodeFileSetattr       *ebpf.ProgramSpec `ebpf:"inode_file_setattr"`
 	InodeGetAcl            *ebpf.ProgramSpec `ebpf:"inode_get_acl"`
 	InodeGetattr           *ebpf.ProgramSpec `ebpf:"inode_getattr"`
 	InodeGetxattr          *ebpf.ProgramSpec `ebpf:"inode_getxattr"`
@@ -649,6 +655,8 @@ type jailPrograms struct {
 	FileOpen               *ebpf.Program `ebpf:"file_open"`
 	FileReceive            *ebpf.Program `ebpf:"file_receive"`
 	InodeCreate            *ebpf.Program `ebpf:"inode_create"`
+	InodeFileGetattr       *ebpf.Program `ebpf:"inode_file_getattr"`
+	InodeFileSetattr       *ebpf.Program `ebpf:"inode_file_setattr"`
 	InodeGetAcl            *ebpf.Program `ebpf:"inode_get_acl"`
 	InodeGetattr           *ebpf.Program `ebpf:"inode_getattr"`
 	InodeGetxattr          *ebpf.Program `ebpf:"inode_getxattr"`
@@ -735,6 +743,8 @@ func (p *jailPrograms) Close() error {
 		p.FileOpen,
 		p.FileReceive,
 		p.InodeCreate,
+		p.InodeFileGetattr,
+		p.InodeFileSetattr,
 		p.InodeGetAcl,
 		p.InodeGetattr,
 		p.InodeGetxattr,

@@ -133,6 +133,8 @@ var hookNames = [...]string{
 	jailHookHOOK_PATH_CHROOT:           "path_chroot",
 	jailHookHOOK_PATH_NOTIFY:           "path_notify",
 	jailHookHOOK_INODE_GETATTR:         "inode_getattr",
+	jailHookHOOK_INODE_FILE_GETATTR:    "inode_file_getattr",
+	jailHookHOOK_INODE_FILE_SETATTR:    "inode_file_setattr",
 	jailHookHOOK_INODE_SETATTR:         "inode_setattr",
 	jailHookHOOK_INODE_READLINK:        "inode_readlink",
 	jailHookHOOK_INODE_GETXATTR:        "inode_getxattr",

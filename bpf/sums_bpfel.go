@@ -3,6 +3,6 @@
 package bpf
 
 const (
-	sumAMD64 = "5681a4365c2d2774"
-	sumARM64 = "5681a4365c2d2774"
+	sumAMD64 = "097fa34a3630bfa2"
+	sumARM64 = "097fa34a3630bfa2"
 )

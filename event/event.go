@@ -80,6 +80,8 @@ var tried = map[string]string{
 	"path_chroot":         "change the root directory",
 	"path_notify":         "watch",
 	"inode_getattr":       "look at",
+	"inode_file_getattr":  "read the flags of",
+	"inode_file_setattr":  "set the flags of",
 	"inode_setattr":       "change times or attributes of",
 	"inode_readlink":      "read the link",
 	"inode_getxattr":      "read an extended attribute of",
