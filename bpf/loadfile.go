@@ -24,8 +24,16 @@ func LoadFile(path string, report func(Loaded)) error {
 	}
 	cache := btf.NewCache()
 	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
-		l := Loaded{Name: name, Program: name, Hook: spec.Programs[name].SectionName}
-		l.Cost, l.Err = loadAlone(trimmed(spec, name), name, cache)
+		p := spec.Programs[name]
+		l := Loaded{Name: name, Program: name, Hook: p.SectionName}
+		switch {
+		case p.Type == ebpf.UnspecifiedProgram:
+			l.Err = fmt.Errorf("section %q names no type of program that is known", p.SectionName)
+		case p.Type == ebpf.Extension, p.Type == ebpf.Tracing && p.AttachTo == "":
+			l.Unsupported = "what it attaches to is known only when somebody attaches it"
+		default:
+			l.Cost, l.Err = loadAlone(trimmed(spec, name), name, cache)
+		}
 		if errors.Is(l.Err, ebpf.ErrNotSupported) || errors.Is(l.Err, btf.ErrNotFound) {
 			l.Unsupported, l.Err = l.Err.Error(), nil
 		}
@@ -42,12 +50,20 @@ func trimmed(spec *ebpf.CollectionSpec, program string) *ebpf.CollectionSpec {
 	for _, ins := range alone.Programs[program].Instructions {
 		used[ins.Reference()] = true
 	}
-	maps.DeleteFunc(alone.Maps, func(name string, m *ebpf.MapSpec) bool {
+	for _, m := range alone.Maps {
+		m.Pinning = ebpf.PinNone
 		if m.Type == ebpf.ProgramArray {
 			m.Contents = nil // other programs
 		}
-		return !used[name]
-	})
+	}
+	for name, m := range alone.Maps {
+		for _, inner := range m.Contents { // of a map of maps
+			if other, ok := inner.Value.(string); ok && used[name] {
+				used[other] = true
+			}
+		}
+	}
+	maps.DeleteFunc(alone.Maps, func(name string, _ *ebpf.MapSpec) bool { return !used[name] })
 	maps.DeleteFunc(alone.Variables, func(_ string, v *ebpf.VariableSpec) bool {
 		return alone.Maps[v.SectionName] == nil
 	})

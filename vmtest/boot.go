@@ -51,6 +51,7 @@ type guest struct {
 	fault      Fault // why we ended the machine
 	detail     string
 	guestError string
+	taint      uint64
 	results    map[int][]report.Result // by step
 	exitStatus int
 	started    bool     // a step runs
@@ -211,7 +212,13 @@ func (g *guest) frame(f frame) error {
 	case frameStart:
 		g.started = true
 		g.say()
-	case frameBeat, frameEnd:
+	case frameEnd:
+		var e endPayload
+		if err := f.decode(&e); err != nil {
+			return err
+		}
+		g.taint = e.Taint
+	case frameBeat:
 	default:
 		return fmt.Errorf("frame %d has unknown kind %q", f.seq, f.kind)
 	}

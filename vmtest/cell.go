@@ -162,8 +162,16 @@ func (g *guest) verdict() (Fault, string) {
 		f := g.console.findings[0]
 		return FaultSplat, string(f.Splat) + ": " + f.Text
 	}
+	if bad := g.taint & troubled; bad != 0 {
+		return FaultSplat, fmt.Sprintf("the kernel reported trouble (tainted %#x), but not on "+
+			"the console", bad)
+	}
 	return g.stepFault()
 }
+
+// troubled are the taints of a kernel that found itself at fault: D (died), W (warned),
+// L (locked up), B (a bad page).
+const troubled = 1<<7 | 1<<9 | 1<<14 | 1<<5
 
 func (g *guest) noOutput() (Fault, string) {
 	switch {

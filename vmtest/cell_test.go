@@ -122,7 +122,7 @@ func TestBadIsStatus(t *testing.T) {
 		status  int
 		results []report.Result
 		ok      bool
-	}{{0, nil, true}, {1, bad, true}, {1, nil, false}, {0, bad, false}} {
+	}{{0, nil, true}, {1, bad, true}, {1, nil, false}, {0, bad, false}, {2, bad, false}} {
 		if err := BadIsStatus(tt.status, tt.results); (err == nil) != tt.ok {
 			t.Errorf("BadIsStatus(%d, %v) = %v, want ok %v", tt.status, tt.results, err, tt.ok)
 		}

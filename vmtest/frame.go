@@ -72,6 +72,8 @@ type errorPayload struct {
 
 type endPayload struct {
 	Nonce string `json:"nonce"`
+	// Taint is /proc/sys/kernel/tainted: a program can keep reports off the console.
+	Taint uint64 `json:"taint,omitempty"`
 }
 
 // frame is one decoded frame. Payload is JSON.

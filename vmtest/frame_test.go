@@ -80,7 +80,7 @@ func TestStreamOrder(t *testing.T) {
 		return mustEncode(t, seq, frameHello, helloPayload{Nonce: nonce})
 	}
 	beat := func(seq uint64) []byte { return mustEncode(t, seq, frameBeat, struct{}{}) }
-	end := func(seq uint64) []byte { return mustEncode(t, seq, frameEnd, endPayload{nonce}) }
+	end := func(seq uint64) []byte { return mustEncode(t, seq, frameEnd, endPayload{Nonce: nonce}) }
 	for _, tt := range []struct {
 		name  string
 		lines [][]byte
@@ -100,7 +100,7 @@ func TestStreamOrder(t *testing.T) {
 		{name: "foreign_hello", want: "nonce of another run",
 			lines: [][]byte{mustEncode(t, 0, frameHello, helloPayload{Nonce: "22"})}},
 		{name: "foreign_end", want: "nonce of another run",
-			lines: [][]byte{hello(0), mustEncode(t, 1, frameEnd, endPayload{"22"})}},
+			lines: [][]byte{hello(0), mustEncode(t, 1, frameEnd, endPayload{Nonce: "22"})}},
 		{name: "noise", lines: [][]byte{hello(0), []byte("login:")}, want: "no frame"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -158,14 +158,13 @@ func guestStay() error {
 	go ch.beat()
 	go ch.listen()
 	for i, s := range p.Steps {
-		ch.send(frameStart, stepPayload{i})
 		status := runStep(ch, i, s)
 		ch.send(frameExit, status)
 		if status.Status != 0 && s.StopOnFail {
 			break
 		}
 	}
-	ch.send(frameEnd, endPayload{p.Nonce})
+	ch.send(frameEnd, endPayload{p.Nonce, taint()})
 	if err := ch.drain(); err != nil {
 		return err
 	}
@@ -186,6 +185,17 @@ func hello(nonce string) helloPayload {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	h.BTF = err == nil
 	return h
+}
+
+// taint is why the kernel is not to be trusted any more (Documentation/admin-guide/
+// tainted-kernels.rst).
+func taint() uint64 {
+	text, err := os.ReadFile("/proc/sys/kernel/tainted")
+	if err != nil {
+		return 0
+	}
+	bits, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	return bits
 }
 
 // powerOff ends the machine with a status that the host sees as QEMU's exit

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,7 @@ func runStep(ch *channel, index int, s Step) StepStatus {
 	}
 	pid, err := startStep(path, s, out)
 	ch.step.is(pid, out.terminal)
+	ch.send(frameStart, stepPayload{index}) // the host's messages reach it from now on
 	defer ch.step.is(0, nil)
 	out.started()
 	if err != nil {
@@ -105,8 +107,22 @@ func startStep(path string, s Step, out *output) (int, error) {
 			"SUDO_UID=1000", "SUDO_GID=1000", "SUDO_USER="+guestUser)
 	}
 	attr.Dir = cmp.Or(s.Dir, attr.Dir)
-	attr.Env = append(env, s.Env...)
+	attr.Env = lastOf(append(env, s.Env...))
 	return syscall.ForkExec(path, s.Argv, attr)
+}
+
+// lastOf leaves of several settings of a variable the last.
+func lastOf(env []string) []string {
+	var left []string
+	for i, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		if !slices.ContainsFunc(env[i+1:], func(later string) bool {
+			return strings.HasPrefix(later, name+"=")
+		}) {
+			left = append(left, e)
+		}
+	}
+	return left
 }
 
 // waitFor reaps, as pid 1 has to, until the process pid is gone.

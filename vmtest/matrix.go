@@ -300,8 +300,8 @@ func LeaksAreStatus(status int, results []report.Result) error {
 	return nil
 }
 
-// BadIsStatus is a Step's Check for a command that exits with 0 exactly when
-// none of its results is bad.
+// BadIsStatus is a Step's Check for a command that exits with 0 when none of its results
+// is bad, and else with 1. With another status it has come to no end.
 func BadIsStatus(status int, results []report.Result) error {
 	bad := 0
 	for _, r := range results {
@@ -314,6 +314,8 @@ func BadIsStatus(status int, results []report.Result) error {
 		return fmt.Errorf("exit status %d without a bad result", status)
 	case status == 0 && bad > 0:
 		return errors.New("exit status 0 in spite of bad results")
+	case status > 1:
+		return fmt.Errorf("exit status %d, want 1 for bad results", status)
 	}
 	return nil
 }

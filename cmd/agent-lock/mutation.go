@@ -144,6 +144,7 @@ var behind = map[string]string{
 	"uring_sqpoll":         "file_open",
 	"uring_override_creds": "file_open",
 	"uring_cmd":            "socket_setsockopt",
+	"inode_file_setattr":   "inode_file_getattr", // to set flags the kernel gets the old ones
 }
 
 // shownBy maps a hook to the guest test of package jail that shows it, where no case can:

@@ -116,6 +116,12 @@ func TestGuestExec(t *testing.T) {
 	check("streams and status", result{"in the directory\nx\n", "not an error\n", 7}, nil,
 		"--env", "NAME=x", "--", "bash", "-c",
 		`echo "$(<file)"; echo $NAME; echo not an error >&2; exit 7`)
+	script := "#!/bin/bash -e\necho $0 $HOME\n"
+	if err := os.WriteFile(filepath.Join(dir, "script"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	check("a script, HOME", result{"/run/exec/script /elsewhere\n", "", 0}, nil,
+		"--env", "HOME=/elsewhere", "--", "./script")
 	check("input", result{"the input\n", "", 0}, nil, "-i", "--", "cat")
 	check("time", result{"", "agent-lock: vmtest exec: sleep did not end within --timeout 30s\n",
 		exitTimedOut}, nil, "--timeout", "30s", "--", "sleep", "100")

@@ -114,13 +114,14 @@ type vmtestFlags struct {
 
 func parseVMTest(args []string) (vmtestFlags, error) {
 	var f vmtestFlags
-	var list, accel, users, part string
+	var list, accel, users string
+	var part shard
 	fs := flag.NewFlagSet("vmtest", flag.ContinueOnError)
 	fs.SetOutput(new(strings.Builder)) // errors are printed by the caller
 	fs.StringVar(&list, "kernels", "", "")
 	fs.StringVar(&f.json, "json", "", "")
 	f.filed.define(fs)
-	fs.StringVar(&part, "shard", "", "")
+	fs.Func("shard", "", func(s string) (err error) { part, err = parseShard(s); return err })
 	fs.StringVar(&accel, "accel", string(vmtest.AccelAuto), "")
 	fs.DurationVar(&f.timeout, "timeout", vmtest.DefaultTimeout, "")
 	fs.BoolVar(&f.allowMissing, "allow-missing", false, "")
@@ -166,17 +167,13 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	return f, errors.Join(err, f.checkFileSystemFlags())
 }
 
-// parseKernelList reads a list, and takes a shard of it; "": all.
-func parseKernelList(list, part string) ([]string, error) {
+// parseKernelList reads a list and takes a shard of it.
+func parseKernelList(list string, part shard) ([]string, error) {
 	specs, err := kernels.ParseList(list)
-	if err != nil || part == "" {
-		return specs, err
-	}
-	s, err := parseShard(part)
 	if err != nil {
 		return nil, err
 	}
-	return s.part(specs)
+	return part.part(specs)
 }
 
 // check finds flags that do not go together.
@@ -205,6 +202,13 @@ func (f vmtestFlags) check() error {
 		f.run != "" || len(f.layers) > 0) {
 		return errors.New("--object goes with none of --step, --bench, --filesystems, --demo, " +
 			"--run and --layers: no jail is involved")
+	}
+	if f.json != "" && f.json == f.filed.baseline {
+		return errors.New("--json and --baseline name one file; it is to outlive a run that fails")
+	}
+	if f.maxInsns > 0 && (len(f.steps) > 0 || f.bench || f.filesystems) {
+		return errors.New("--max-insns is for programs: it goes with none of --step, --bench " +
+			"and --filesystems")
 	}
 	if f.timeout <= 0 || f.jobs < 0 || f.memory < 0 {
 		return errors.New("--timeout, --jobs and --memory must be positive")

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/agent-lock/agent-lock/kernels"
 	"github.com/agent-lock/agent-lock/vmtest"
@@ -73,10 +76,15 @@ func parseVMTestExec(args []string) (execFlags, error) {
 	set.StringVar(&f.dir, "dir", ".", "")
 	set.Func("env", "", func(s string) error {
 		name, _, given := strings.Cut(s, "=")
-		if !given {
-			s = name + "=" + os.Getenv(name)
+		value, here := os.LookupEnv(name)
+		switch {
+		case name == "":
+			return fmt.Errorf("%q names no variable", s)
+		case given:
+			f.env = append(f.env, s)
+		case here:
+			f.env = append(f.env, name+"="+value)
 		}
-		f.env = append(f.env, s)
 		return nil
 	})
 	set.Func("file", "", func(s string) error { f.files = append(f.files, s); return nil })
@@ -136,87 +144,116 @@ func (f execFlags) exec(std stdio) (int, error) {
 	if !f.verbose {
 		cfg.Logf = nil
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
+	defer cancel()
+	messages := make(chan vmtest.Message)
+	cfg.Messages = messages
+	defer passSignals(messages, cancel)()
 	stage, err := os.MkdirTemp("", "agent-lock-exec-")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(stage)
-	step, err := f.step(std, stage, &cfg)
+	step, err := f.step(ctx, std, stage, &cfg)
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
-	defer cancel()
 	if err := f.equipment.add(ctx, &cfg); err != nil {
 		return 0, err
 	}
-	cfg.Trees = append(cfg.Trees, stage)
-	cfg.Plan, cfg.Errors = []vmtest.Step{step}, std.err
-	messages := make(chan vmtest.Message)
-	cfg.Messages = messages
-	defer passSignals(messages)()
+	cfg.Trees = append(cfg.Trees, filepath.Join(stage, stagedTree))
+	cfg.Plan = []vmtest.Step{step}
+	out, errs := &lostOutput{w: std.out, lost: cancel}, &lostOutput{w: std.err, lost: cancel}
+	cfg.Text, cfg.Errors = out, errs
+	restore := func() {}
 	if f.terminal {
-		restore, err := passTerminal(messages)
-		if err != nil {
+		if restore, err = passTerminal(messages); err != nil {
 			return 0, err
 		}
-		defer restore()
 	}
 	cells := f.boot(ctx, cfg)
+	restore()
 	switch c := cells[0]; {
-	case c.Fault == vmtest.FaultTimeout || len(c.Steps) == 1 && c.Steps[0].TimedOut:
+	case errors.Is(out.err, syscall.EPIPE), errors.Is(errs.err, syscall.EPIPE):
+		return 128 + int(syscall.SIGPIPE), nil // as the command itself here
+	case out.err != nil || errs.err != nil:
+		return 0, fmt.Errorf("write what the command prints: %w", cmp.Or(out.err, errs.err))
+	case errors.Is(ctx.Err(), context.DeadlineExceeded),
+		len(c.Steps) == 1 && c.Steps[0].TimedOut:
 		std.errorf("vmtest exec: %s did not end within --timeout %v", f.argv[0], f.timeout)
 		return exitTimedOut, nil
 	case c.Fault != "":
 		return 0, vmtest.Errors(cells)
+	default:
+		return c.Steps[0].Status, nil
 	}
-	return cells[0].Steps[0].Status, nil
 }
 
-// Where the guest finds what it gets from exec.
+// A lostOutput keeps the first error of its writer, after which nobody needs the guest.
+type lostOutput struct {
+	w    io.Writer
+	lost func()
+	err  error
+}
+
+func (o *lostOutput) Write(data []byte) (int, error) {
+	if o.err == nil {
+		if _, o.err = o.w.Write(data); o.err != nil {
+			o.lost()
+		}
+	}
+	return len(data), nil
+}
+
+// Where the guest finds what it gets from exec, and where in the stage a tree for it is.
 const (
 	execProgram = "/run/exec"
 	execInput   = "/run/stdin"
+	stagedTree  = "tree"
 )
 
 // step is the command in the guest; what it needs of this machine goes into the stage and
 // the run's files.
-func (f execFlags) step(std stdio, stage string, cfg *vmtest.Config) (vmtest.Step, error) {
+func (f execFlags) step(ctx context.Context, std stdio, stage string, cfg *vmtest.Config) (
+	vmtest.Step, error) {
 	s := vmtest.Step{Name: f.argv[0], Argv: slices.Clone(f.argv), Env: f.env, User: f.user,
 		Timeout: f.timeout, Terminal: f.terminal}
 	if f.terminal {
-		s.Env = append(s.Env, "TERM="+os.Getenv("TERM"))
+		s.Env = append([]string{"TERM=" + os.Getenv("TERM")}, s.Env...)
 	}
 	cfg.Files = append(cfg.Files, hostPrograms(f.tools)...)
-	// What is not here may come with a package.
-	if program, err := exec.LookPath(f.argv[0]); err == nil {
+	program, err := exec.LookPath(f.argv[0])
+	switch {
+	case err == nil:
 		if program, err = filepath.Abs(program); err != nil {
 			return s, err
 		}
-		files := hostPrograms([]string{program})
-		s.Argv[0] = path.Join(execProgram, filepath.Base(program))
-		files[0].Guest = s.Argv[0]
-		cfg.Files = append(files, cfg.Files...)
-	} else if strings.Contains(f.argv[0], "/") && len(f.equipment.packages) == 0 {
-		return s, fmt.Errorf("find the command: %w", err)
-	}
-	if f.dir != "" {
-		dir, err := filepath.Abs(f.dir)
+		files, err := programFiles(program)
 		if err != nil {
 			return s, err
 		}
-		if err := copyDir(dir, stage+dir); err != nil {
-			return s, fmt.Errorf("copy %s for the guest: %w", dir, err)
+		s.Argv[0] = files[0].Guest
+		cfg.Files = append(files, cfg.Files...)
+	case len(f.equipment.packages)+len(f.equipment.trees)+len(f.files) == 0:
+		return s, fmt.Errorf("find the command: %w; --package and --file bring what is not here",
+			err)
+	}
+	tree := filepath.Join(stage, stagedTree)
+	if err := os.Mkdir(tree, 0o700); err != nil {
+		return s, err
+	}
+	if f.dir != "" {
+		if s.Dir, err = filepath.Abs(f.dir); err != nil {
+			return s, fmt.Errorf("find the current directory: %w; name one with --dir", err)
 		}
-		s.Dir = dir
+		if err := copyDir(ctx, s.Dir, tree, stage); err != nil {
+			return s, fmt.Errorf("copy %s for the guest: %w; name another with --dir, or none: "+
+				"--dir ''", s.Dir, err)
+		}
 	}
 	if f.interactive {
 		input := filepath.Join(stage, "stdin")
-		data, err := io.ReadAll(std.in)
-		if err == nil {
-			err = os.WriteFile(input, data, 0o600)
-		}
-		if err != nil {
+		if err := readInput(ctx, std.in, input); err != nil {
 			return s, fmt.Errorf("read standard input: %w", err)
 		}
 		cfg.Files = append(cfg.Files, vmtest.File{Host: input, Guest: execInput, Mode: 0o600})
@@ -225,45 +262,128 @@ func (f execFlags) step(std stdio, stage string, cfg *vmtest.Config) (vmtest.Ste
 	return s, nil
 }
 
+// programFiles are a program, first, and what it needs: libraries, and of a script the
+// interpreter.
+func programFiles(program string) ([]vmtest.File, error) {
+	files := hostPrograms([]string{program})
+	files[0].Guest = path.Join(execProgram, filepath.Base(program))
+	f, err := os.Open(program)
+	if err != nil {
+		return nil, fmt.Errorf("read the command: %w", err)
+	}
+	defer f.Close()
+	line, _ := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n')
+	words := strings.Fields(strings.TrimPrefix(line, "#!"))
+	if !strings.HasPrefix(line, "#!") || len(words) == 0 {
+		return files, nil
+	}
+	if filepath.Base(words[0]) != "env" {
+		words = words[:1]
+	}
+	for _, word := range words {
+		if strings.HasPrefix(word, "-") || strings.Contains(word, "=") {
+			continue // what env takes before a command
+		}
+		found := hostPrograms([]string{word})
+		if len(found) == 0 {
+			return nil, fmt.Errorf("run the script %s: its interpreter %s is not here", program,
+				word)
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}
+
+// readInput reads standard input to its end, or until somebody has had enough.
+func readInput(ctx context.Context, in io.Reader, to string) error {
+	done := make(chan error, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(in, maxDir+1))
+		switch {
+		case err == nil && len(data) > maxDir:
+			err = fmt.Errorf("it is more than %d MB", maxDir>>20)
+		case err == nil:
+			err = os.WriteFile(to, data, 0o600)
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // maxDir bounds what is copied of a directory: a guest has it all in memory.
 const maxDir = 256 << 20
 
-// copyDir copies the regular files, links and directories of a directory.
-func copyDir(from, to string) error {
+// copyDir copies the regular files, links and directories of a directory to the same place
+// in a tree; skip is left out.
+func copyDir(ctx context.Context, dir, tree, skip string) error {
+	for _, mounted := range []string{"/dev", "/proc", "/sys"} {
+		if dir == mounted || strings.HasPrefix(dir, mounted+"/") {
+			return fmt.Errorf("a guest has its own %s", mounted)
+		}
+	}
+	from, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(from); err == nil && !info.IsDir() {
+		return errors.New("it is no directory")
+	}
+	if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
+		return err
+	}
 	size := int64(0)
 	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return err
+		}
+		if name == skip {
+			return filepath.SkipDir
 		}
 		rel, err := filepath.Rel(from, name)
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(to, rel)
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		switch {
-		case d.IsDir():
-			return os.MkdirAll(target, info.Mode().Perm()|0o700)
-		case d.Type() == fs.ModeSymlink:
-			link, err := os.Readlink(name)
-			if err != nil {
-				return err
-			}
-			return os.Symlink(link, target)
-		case !d.Type().IsRegular():
-			return nil
+		if d.Type().IsRegular() {
+			size += info.Size()
 		}
-		if size += info.Size(); size > maxDir {
-			return fmt.Errorf("it holds more than %d MB; name a smaller one with --dir, or none: "+
-				"--dir ''", maxDir>>20)
+		if size > maxDir {
+			return fmt.Errorf("it holds more than %d MB", maxDir>>20)
 		}
-		data, err := os.ReadFile(name)
+		return copyEntry(name, filepath.Join(tree, dir, rel), info)
+	})
+}
+
+// copyEntry copies one; devices, pipes and sockets are left out.
+func copyEntry(from, to string, info fs.FileInfo) error {
+	mode := info.Mode()
+	switch {
+	case mode.IsDir():
+		err := os.Mkdir(to, 0o700)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return os.Chmod(to, mode.Perm()|0o700)
+	case mode&fs.ModeSymlink != 0:
+		link, err := os.Readlink(from)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(target, data, info.Mode().Perm())
-	})
+		return os.Symlink(link, to)
+	case mode.IsRegular():
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		return errors.Join(os.WriteFile(to, data, 0o600), os.Chmod(to, mode.Perm()))
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/agent-lock/agent-lock/report"
@@ -45,6 +46,9 @@ func (f *vmtestFiles) check(summary string) error {
 		f.names["markdown"] = summary
 	}
 	for form, name := range f.names {
+		if name == "-" {
+			return fmt.Errorf("--%s -: standard output has the table; name a file", form)
+		}
 		file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return fmt.Errorf("write --%s: %w", form, err)
@@ -84,7 +88,7 @@ func (f vmtestFiles) write(table io.Writer, results []report.Result) error {
 		}
 	}
 	if f.baseline != "" {
-		before, after := bySeries(f.before), bySeries(results)
+		before, after := bySeries(f.before, results)
 		fmt.Fprintln(table, "\nSince the baseline:")
 		errs = append(errs, report.Compare(before, after).Write(table),
 			report.WriteCosts(table, before, after))
@@ -95,24 +99,31 @@ func (f vmtestFiles) write(table io.Writer, results []report.Result) error {
 // pointRelease is what a baseline need not agree in: 6.12.117 and 6.12.118 are one kernel.
 var pointRelease = regexp.MustCompile(`^(\d+\.\d+)\.\d+$`)
 
-// bySeries names kernels by their series where that tells them apart.
-func bySeries(results []report.Result) []report.Result {
-	series := map[string]map[string]bool{}
+// bySeries names the kernels of two runs by their series where that tells those of each
+// apart.
+func bySeries(before, after []report.Result) (_, _ []report.Result) {
 	name := func(kernel string) string { return pointRelease.ReplaceAllString(kernel, "$1") }
-	for _, r := range results {
-		if series[name(r.Kernel)] == nil {
-			series[name(r.Kernel)] = map[string]bool{}
+	several := map[string]bool{}
+	for _, results := range [][]report.Result{before, after} {
+		one := map[string]string{} // by series
+		for _, r := range results {
+			series := name(r.Kernel)
+			if other, seen := one[series]; seen && other != r.Kernel {
+				several[series] = true
+			}
+			one[series] = r.Kernel
 		}
-		series[name(r.Kernel)][r.Kernel] = true
 	}
-	named := make([]report.Result, len(results))
-	for i, r := range results {
-		if s := name(r.Kernel); len(series[s]) == 1 {
-			r.Kernel = s
+	named := func(results []report.Result) []report.Result {
+		all := slices.Clone(results)
+		for i := range all {
+			if series := name(all[i].Kernel); !several[series] {
+				all[i].Kernel = series
+			}
 		}
-		named[i] = r
+		return all
 	}
-	return named
+	return named(before), named(after)
 }
 
 // stepSummary is where a GitHub workflow wants the summary of a step; "": it is none.

@@ -7,20 +7,29 @@ import (
 	"os/exec"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/agent-lock/agent-lock/vmtest"
 	"golang.org/x/term"
 )
 
+// unheard is how long a signal waits for a guest that takes messages.
+const unheard = time.Second
+
 // passSignals makes messages of the signals that somebody sends who wants to stop the
-// command, or to tell it something.
-func passSignals(to chan<- vmtest.Message) (stop func()) {
+// command, or to tell it something. While there is no guest to take them, one ends the run.
+func passSignals(to chan<- vmtest.Message, end func()) (stop func()) {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Ignore(syscall.SIGPIPE) // a write tells
 	go func() {
 		for s := range got {
-			to <- vmtest.Signal(s.(syscall.Signal))
+			select {
+			case to <- vmtest.Signal(s.(syscall.Signal)):
+			case <-time.After(unheard):
+				end()
+			}
 		}
 	}()
 	return func() { signal.Stop(got) }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -28,9 +30,11 @@ func (f vmtestFlags) guestObjects() []guestObject {
 			Guest: path.Join("/run/objects", strconv.Itoa(i), base), Mode: 0o644}}
 		if len(f.objects) > 1 {
 			o.name, _, _ = strings.Cut(base, ".")
-			if slices.ContainsFunc(objects, func(p guestObject) bool { return p.name == o.name }) {
-				o.name += "-" + strconv.Itoa(i+1)
+			taken := func(p guestObject) bool { return p.name == o.name }
+			if o.name == "" || slices.ContainsFunc(objects, taken) {
+				o.name = base + "-" + strconv.Itoa(i+1)
 			}
+			o.name = strings.ReplaceAll(o.name, "=", "-") // which ends it in guest-load's argument
 		}
 		objects = append(objects, o)
 	}
@@ -40,8 +44,14 @@ func (f vmtestFlags) guestObjects() []guestObject {
 // checkObject finds out before a machine is booted whether a file can be loaded at all.
 func checkObject(file string) error {
 	spec, err := ebpf.LoadCollectionSpec(file)
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		return nil // the guest says so; other objects are loaded
+	}
 	if err != nil {
 		return fmt.Errorf("%s is no BPF object that can be loaded: %w", file, err)
+	}
+	if spec.ByteOrder != binary.LittleEndian {
+		return fmt.Errorf("%s is for big-endian machines; compile it with --target=bpfel", file)
 	}
 	if len(spec.Programs) == 0 {
 		return fmt.Errorf("%s has no programs", file)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/agent-lock/agent-lock/kernels"
 )
@@ -18,8 +19,8 @@ func parseShard(text string) (shard, error) {
 	var s shard
 	var rest string
 	n, _ := fmt.Sscanf(text, "%d/%d%s", &s.number, &s.of, &rest)
-	if n != 2 || s.number < 1 || s.number > s.of {
-		return s, fmt.Errorf("--shard %s: it is I/N, from 1/N to N/N", text)
+	if n != 2 || strings.ContainsAny(text, " +") || s.number < 1 || s.number > s.of {
+		return s, fmt.Errorf("%q is not I/N, from 1/N to N/N", text)
 	}
 	return s, nil
 }
