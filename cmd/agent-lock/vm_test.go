@@ -83,7 +83,10 @@ func TestGuestObjects(t *testing.T) {
 
 // A command in a guest is as one here: streams, status, directory, input, signals.
 func TestGuestExec(t *testing.T) {
-	bin, dir := buildAgentLock(t), t.TempDir()
+	bin, dir := buildAgentLock(t), filepath.Join(t.TempDir(), "private")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	err := os.WriteFile(filepath.Join(dir, "file"), []byte("in the directory\n"), 0o644)
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +125,7 @@ func TestGuestExec(t *testing.T) {
 	}
 	check("a script, HOME", result{"/run/exec/script /elsewhere\n", "", 0}, nil,
 		"--env", "HOME=/elsewhere", "--", "./script")
+	check("a user", result{"in the directory\n", "", 0}, nil, "--user", "--", "cat", "file")
 	check("input", result{"the input\n", "", 0}, nil, "-i", "--", "cat")
 	check("time", result{"", "agent-lock: vmtest exec: sleep did not end within --timeout 30s\n",
 		exitTimedOut}, nil, "--timeout", "30s", "--", "sleep", "100")

@@ -246,7 +246,7 @@ func (f execFlags) step(ctx context.Context, std stdio, stage string, cfg *vmtes
 		if s.Dir, err = filepath.Abs(f.dir); err != nil {
 			return s, fmt.Errorf("find the current directory: %w; name one with --dir", err)
 		}
-		if err := copyDir(ctx, s.Dir, tree, stage); err != nil {
+		if err := f.copyDir(ctx, s.Dir, tree, stage); err != nil {
 			return s, fmt.Errorf("copy %s for the guest: %w; name another with --dir, or none: "+
 				"--dir ''", s.Dir, err)
 		}
@@ -319,8 +319,9 @@ func readInput(ctx context.Context, in io.Reader, to string) error {
 const maxDir = 256 << 20
 
 // copyDir copies the regular files, links and directories of a directory to the same place
-// in a tree; skip is left out.
-func copyDir(ctx context.Context, dir, tree, skip string) error {
+// in a tree; skip is left out. In the guest it is root's, so --user may do with it what
+// its owner may here, but for writing.
+func (f execFlags) copyDir(ctx context.Context, dir, tree, skip string) error {
 	for _, mounted := range []string{"/dev", "/proc", "/sys"} {
 		if dir == mounted || strings.HasPrefix(dir, mounted+"/") {
 			return fmt.Errorf("a guest has its own %s", mounted)
@@ -333,6 +334,7 @@ func copyDir(ctx context.Context, dir, tree, skip string) error {
 	if info, err := os.Stat(from); err == nil && !info.IsDir() {
 		return errors.New("it is no directory")
 	}
+	syscall.Umask(0o022)
 	if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
 		return err
 	}
@@ -358,32 +360,35 @@ func copyDir(ctx context.Context, dir, tree, skip string) error {
 		if size > maxDir {
 			return fmt.Errorf("it holds more than %d MB", maxDir>>20)
 		}
-		return copyEntry(name, filepath.Join(tree, dir, rel), info)
+		perm := info.Mode().Perm()
+		if f.user {
+			perm |= perm & 0o500 >> 6
+		}
+		return copyEntry(name, filepath.Join(tree, dir, rel), info.Mode().Type(), perm)
 	})
 }
 
 // copyEntry copies one; devices, pipes and sockets are left out.
-func copyEntry(from, to string, info fs.FileInfo) error {
-	mode := info.Mode()
-	switch {
-	case mode.IsDir():
+func copyEntry(from, to string, kind, perm fs.FileMode) error {
+	switch kind {
+	case fs.ModeDir:
 		err := os.Mkdir(to, 0o700)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		return os.Chmod(to, mode.Perm()|0o700)
-	case mode&fs.ModeSymlink != 0:
+		return os.Chmod(to, perm|0o700)
+	case fs.ModeSymlink:
 		link, err := os.Readlink(from)
 		if err != nil {
 			return err
 		}
 		return os.Symlink(link, to)
-	case mode.IsRegular():
+	case 0:
 		data, err := os.ReadFile(from)
 		if err != nil {
 			return err
 		}
-		return errors.Join(os.WriteFile(to, data, 0o600), os.Chmod(to, mode.Perm()))
+		return errors.Join(os.WriteFile(to, data, 0o600), os.Chmod(to, perm))
 	}
 	return nil
 }
