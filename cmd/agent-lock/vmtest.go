@@ -287,7 +287,7 @@ func runVMTest(std stdio, args []string) int {
 
 // equip enters what a special run needs in the guest; the function that it returns removes
 // it.
-func (f vmtestFlags) equip(cfg *vmtest.Config) (func(), error) {
+func (f *vmtestFlags) equip(cfg *vmtest.Config) (func(), error) {
 	switch {
 	case f.filesystems:
 		return f.equipment.forFileSystems(cfg)

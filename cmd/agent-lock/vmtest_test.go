@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agent-lock/agent-lock/vmtest"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -85,5 +87,20 @@ func TestVMTestPlan(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+}
+
+// What a run on file systems needs is part of its flags when it is added to the run.
+func TestFileSystemEquipment(t *testing.T) {
+	f := vmtestFlags{filesystems: true}
+	var cfg vmtest.Config
+	remove, err := f.equip(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	if len(f.equipment.modules) == 0 || len(f.equipment.packages) == 0 ||
+		len(f.equipment.shares) == 0 {
+		t.Errorf("equipment %+v, want modules, packages and a share", f.equipment)
 	}
 }
