@@ -59,7 +59,12 @@ func hideFlags(s *Scene) error {
 	}
 	defer f.Close()
 	const nodump = 0x40 // FS_NODUMP_FL
+	// The others must stay: ext4 has one for how the file is laid out.
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err != nil {
+		return call("ioctl FS_IOC_GETFLAGS", err)
+	}
 	s.secrets["flags"] = fmt.Sprintf("%#x", xflagNodump)
 	return call("ioctl FS_IOC_SETFLAGS",
-		unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, nodump))
+		unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(uint32(flags))|nodump))
 }
