@@ -24,11 +24,11 @@ const (
 
 // fileAttr is struct file_attr (include/uapi/linux/fs.h).
 type fileAttr struct {
-	xflags    uint64
-	extsize   uint32
-	nextents  uint32
-	projid    uint32
-	cowextent uint32
+	xflags     uint64
+	extsize    uint32
+	nextents   uint32
+	projid     uint32
+	cowextsize uint32
 }
 
 func setFlags(path string) error {

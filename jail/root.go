@@ -35,11 +35,11 @@ var spared = []uintptr{
 	unix.CAP_IPC_OWNER, unix.CAP_SYS_PTRACE,
 }
 
-// keeps reports whether the user's command has a capability. Beside the BPF layer root has
-// them all and the hook decides; without it the others are gone: they reach what no
+// keeps reports whether the user's command has a capability. Where a hook decides on them
+// root has them all; without it the others are gone: they reach what no
 // other layer keeps (CAP_PERFMON reads the memory of any process, seen on 7.3).
-func (u User) keeps(capability uintptr, layers Layers) bool {
-	return u.Capable && (layers.BPF || slices.Contains(spared, capability))
+func (u User) keeps(capability uintptr, hooked bool) bool {
+	return u.Capable && (hooked || slices.Contains(spared, capability))
 }
 
 // coverCgroups mounts the control groups anew where they are mounted: in the jail's

@@ -13,7 +13,9 @@ const (
 	DropFiles   = "landlock_files"
 	DropScopes  = "landlock_scopes"
 	DropSeccomp = "seccomp"
-	DropMounts  = "mounts" // those that help out where there is no BPF layer
+	// These help out where there is no BPF layer.
+	DropMounts       = "mounts"
+	DropCapabilities = "capabilities" // their dropping: root keeps them
 )
 
 // secondLayer is Landlock and seccomp, ready to be put over the command's process.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/agent-lock/agent-lock/policy"
 	"golang.org/x/sys/unix"
@@ -36,6 +37,7 @@ type setup struct {
 	Rules   []policy.Rule // for Landlock and mounts; none where BPF holds without
 	Network policy.Network
 	Drop    []string
+	Hooked  bool    // a hook decides on capabilities
 	Mutant  bool    // something is left out: the command need not find the jail in force
 	FDs     int     // /proc/thread-self/fd of the host's /proc
 	Mask    *uint64 // the caller's signal mask
@@ -47,6 +49,7 @@ func newSetup(cfg Config) (setup, error) {
 		Env: environment(os.Environ(), cfg.User, cfg.Policy.Env), Keep: keep(cfg.Policy),
 		Layers: cfg.Layers, Drop: cfg.Drop,
 		Network: cfg.Policy.Network,
+		Hooked:  cfg.Layers.BPF || slices.Contains(cfg.Drop, DropCapabilities),
 		Mutant:  len(cfg.Attach.Drop)+len(cfg.Drop) > 0,
 	}
 	if cfg.Layers.Landlock || !cfg.Layers.BPF {

@@ -71,6 +71,7 @@ func TestFaultsOfRealGuests(t *testing.T) {
 	}{
 		{"panic", []Step{provoke("panic")}, FaultPanic, "sysrq triggered crash"},
 		{"panic_after_results", []Step{results("results"), provoke("panic")}, FaultPanic, "sysrq"},
+		{"taint", []Step{results("results"), provoke("taint")}, FaultSplat, "tainted 0x200"},
 		{"warning", []Step{results("results"), provoke("warning")}, FaultSplat, "WARNING: CPU: 0"},
 		{"memory", []Step{provoke("memory")}, FaultOOM, "Killed process"},
 		{"freeze", []Step{provoke("freeze"), provoke("sleep")}, FaultHang, "no frame within"},

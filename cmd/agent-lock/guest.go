@@ -23,6 +23,7 @@ func runGuestInit(_ stdio, args []string) int {
 var provocations = map[string]func(std stdio) error{
 	"panic":    provokePanic,
 	"warning":  provokeWarning,
+	"taint":    provokeTaint,
 	"sleep":    func(stdio) error { time.Sleep(time.Hour); return nil },
 	"freeze":   provokeFreeze,
 	"memory":   provokeMemory,
@@ -63,6 +64,13 @@ func provokePanic(std stdio) error {
 func provokeWarning(stdio) error {
 	const text = "<4>WARNING: CPU: 0 PID: 42 at kernel/example.c:1 example+0x1/0x2\n"
 	return os.WriteFile("/dev/kmsg", []byte(text), 0)
+}
+
+// provokeTaint is a warning that somebody has kept off the console: the kernel lets root
+// add to its taints.
+func provokeTaint(stdio) error {
+	const warned = "512"
+	return os.WriteFile("/proc/sys/kernel/tainted", []byte(warned), 0)
 }
 
 // provokeFreeze stops pid 1, as a kernel that hangs would.

@@ -59,7 +59,7 @@ func guestMutate(std stdio, args []string) int {
 		try(name, hook.Name, func() report.Result { return mutate(hook) })
 	}
 	for _, p := range layerParts {
-		try(p.name, p.name, func() report.Result { return mutateLayer(p.name, p.cases) })
+		try(p.name, p.name, func() report.Result { return mutateLayer(p.name, p.user, p.cases) })
 	}
 	for _, f := range ruleForms {
 		try(f.name, f.name, func() report.Result { return mutateRule(f.name, f.cases, f.flags) })
@@ -71,14 +71,16 @@ func guestMutate(std stdio, args []string) int {
 // nothing else in such a jail stops.
 var layerParts = []struct {
 	name  string
+	user  string // whom to attack as; "": the guest's user
 	cases []string
 }{
-	{jail.DropFiles, []string{"traversal_absolute", "traversal_write", "change_unlink",
+	{jail.DropFiles, "", []string{"traversal_absolute", "traversal_write", "change_unlink",
 		"hardlink_create_read", "symlink_existing_file"}},
-	{jail.DropScopes, []string{"socket_abstract_stream", "socket_abstract_datagram",
+	{jail.DropScopes, "", []string{"socket_abstract_stream", "socket_abstract_datagram",
 		"process_pidfd_passed_kill"}},
-	{jail.DropMounts, []string{"change_chmod", "change_utimes", "change_setxattr"}},
-	{jail.DropSeccomp, []string{"ns_user", "key_user_keyring", "watch_fanotify"}},
+	{jail.DropMounts, "", []string{"change_chmod", "change_utimes", "change_setxattr"}},
+	{jail.DropSeccomp, "", []string{"ns_user", "key_user_keyring", "watch_fanotify"}},
+	{jail.DropCapabilities, "root", []string{"machine_address", "identity_immutable"}},
 }
 
 // ruleForms are forms of rules, each with cases that nothing else stops.
@@ -113,9 +115,12 @@ func mutateRule(form string, cases, flags []string) report.Result {
 }
 
 // mutateLayer runs cases without a part of the second layers.
-func mutateLayer(part string, cases []string) report.Result {
-	results, err := attackMutant(part, cases, "--layers", "landlock,seccomp",
-		"--jail-flag", "--drop-layer="+part)
+func mutateLayer(part, user string, cases []string) report.Result {
+	flags := []string{"--layers", "landlock,seccomp", "--jail-flag", "--drop-layer=" + part}
+	if user != "" {
+		flags = append(flags, "--user", user)
+	}
+	results, err := attackMutant(part, cases, flags...)
 	if err != nil {
 		return report.Result{Outcome: report.Broken, Detail: err.Error()}
 	}
