@@ -195,7 +195,7 @@ var definitions = []Definition{
 		Name:    "firejail",
 		Argv:    firejail(),
 		Version: []string{"firejail", "--version"},
-		NoRoot:  "it does not show a project in root's home directory",
+		NoRoot:  firejailNoRoot,
 		Install: "apt-get install firejail",
 		Source:  firejailSource,
 		Network: "all",
@@ -205,7 +205,7 @@ var definitions = []Definition{
 		Name:    "firejail-offline",
 		Argv:    firejail("--net=none"),
 		Version: []string{"firejail", "--version"},
-		NoRoot:  "it does not show a project in root's home directory",
+		NoRoot:  firejailNoRoot,
 		Install: "apt-get install firejail",
 		Source:  firejailSource + "; --net=none",
 		Network: "none",
@@ -271,6 +271,8 @@ func bwrap(network ...string) []string {
 	return append(argv, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", "{}",
 		"{}", "--chdir", "{}", "--")
 }
+
+const firejailNoRoot = "it does not show a project in root's home directory"
 
 const firejailSource = "firejail(1), --whitelist; /etc/firejail/default.profile, which it adds, " +
 	"and the lines that stand there, and in profile.template, to be enabled"

@@ -1,9 +1,11 @@
 package bpf
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -15,12 +17,14 @@ import (
 // unsupported where the kernel lacks what it attaches to, a kfunc, or a type of map or
 // program. The error means that nothing could be tried.
 func LoadFile(path string, report func(Loaded)) error {
-	spec, err := ebpf.LoadCollectionSpec(path)
-	if err != nil {
-		return fmt.Errorf("read BPF object %s: %w", path, err)
+	spec, err := readFile(path)
+	if errors.Is(err, ebpf.ErrNotSupported) { // by the library that loads it
+		report(Loaded{Name: filepath.Base(path), Program: filepath.Base(path),
+			Unsupported: err.Error()})
+		return nil
 	}
-	if len(spec.Programs) == 0 {
-		return fmt.Errorf("read BPF object %s: it has no programs", path)
+	if err != nil {
+		return err
 	}
 	cache := btf.NewCache()
 	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
@@ -42,8 +46,32 @@ func LoadFile(path string, report func(Loaded)) error {
 	return nil
 }
 
-// trimmed returns a copy with those maps alone that a program uses, itself or through
-// another that is its function: one that the kernel lacks must not stop the others.
+// CheckFile finds out without a kernel whether LoadFile can read an object. What it would
+// call unsupported is no error.
+func CheckFile(path string) error {
+	if _, err := readFile(path); !errors.Is(err, ebpf.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+func readFile(path string) (*ebpf.CollectionSpec, error) {
+	spec, err := ebpf.LoadCollectionSpec(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no BPF object that can be loaded: %w", path, err)
+	}
+	if spec.ByteOrder != binary.LittleEndian {
+		return nil, fmt.Errorf("%s is for big-endian machines; compile it with --target=bpfel",
+			path)
+	}
+	if len(spec.Programs) == 0 {
+		return nil, fmt.Errorf("%s has no programs", path)
+	}
+	return spec, nil
+}
+
+// trimmed returns a copy with those maps alone that a program and its functions use: one
+// that the kernel lacks must not stop the others.
 func trimmed(spec *ebpf.CollectionSpec, program string) *ebpf.CollectionSpec {
 	alone := spec.Copy()
 	used := make(map[string]bool)

@@ -61,8 +61,8 @@ func (r *runner) equip(ctx context.Context, k kernels.Kernel, label string,
 			p.Mounts = append(p.Mounts, planMount{s.tag(i), s.Guest})
 		}
 	}
-	for _, dir := range r.cfg.Trees {
-		tree, err := treeRecords(dir)
+	for _, t := range r.cfg.Trees {
+		tree, err := t.records()
 		if err != nil {
 			return nil, fmt.Errorf("read tree: %w", err)
 		}
@@ -109,11 +109,19 @@ func (r *runner) modules(ctx context.Context, k kernels.Kernel, label string,
 	return recs, nil
 }
 
-// treeRecords reads a folder. What it holds becomes root's; devices, pipes and
-// sockets are left out.
-func treeRecords(dir string) ([]cpio.Record, error) {
+// records reads the tree. Devices, pipes and sockets are left out.
+func (t Tree) records() ([]cpio.Record, error) {
+	dir, err := filepath.EvalSymlinks(t.Host)
+	if err != nil {
+		return nil, err
+	}
 	recs := []cpio.Record{cpio.Directory(treePath, 0o700)}
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+	at := treePath
+	for _, parent := range strings.FieldsFunc(t.Guest, func(r rune) bool { return r == '/' }) {
+		at += "/" + parent
+		recs = append(recs, cpio.Directory(at, 0o755))
+	}
+	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || name == dir {
 			return err
 		}
@@ -121,32 +129,46 @@ func treeRecords(dir string) ([]cpio.Record, error) {
 		if err != nil {
 			return err
 		}
-		info, err := d.Info()
-		if err != nil {
-			return err
+		rec, err := t.record(name, at+"/"+filepath.ToSlash(rel), d)
+		if rec != nil {
+			recs = append(recs, *rec)
 		}
-		to, perm := treePath+"/"+filepath.ToSlash(rel), uint64(info.Mode().Perm())
-		switch {
-		case d.IsDir():
-			recs = append(recs, cpio.Directory(to, perm))
-		case d.Type() == fs.ModeSymlink:
-			target, err := os.Readlink(name)
-			if err != nil {
-				return err
-			}
-			recs = append(recs, cpio.Symlink(to, target))
-		case d.Type().IsRegular():
-			data, err := os.ReadFile(name)
-			if err != nil {
-				return err
-			}
-			recs = append(recs, cpio.StaticRecord(data,
-				cpio.Info{Name: to, Mode: cpio.S_IFREG | perm}))
-		}
-		return nil
+		return err
 	})
 	cpio.MakeAllReproducible(recs)
 	return recs, err
+}
+
+// record reads one entry; nil: it is left out.
+func (t Tree) record(name, to string, d fs.DirEntry) (*cpio.Record, error) {
+	info, err := d.Info()
+	if err != nil {
+		return nil, err
+	}
+	perm := uint64(info.Mode().Perm())
+	if t.Readable {
+		perm |= perm & 0o500 >> 6
+	}
+	var rec cpio.Record
+	switch {
+	case d.IsDir():
+		rec = cpio.Directory(to, perm)
+	case d.Type() == fs.ModeSymlink:
+		target, err := os.Readlink(name)
+		if err != nil {
+			return nil, err
+		}
+		rec = cpio.Symlink(to, target)
+	case d.Type().IsRegular():
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		rec = cpio.StaticRecord(data, cpio.Info{Name: to, Mode: cpio.S_IFREG | perm})
+	default:
+		return nil, nil
+	}
+	return &rec, nil
 }
 
 // mergedDirs are links into /usr where there is a tree, as in today's distributions.

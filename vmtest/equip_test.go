@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestTree(t *testing.T) {
@@ -24,7 +26,7 @@ func TestTree(t *testing.T) {
 	if err := os.Symlink("sh", filepath.Join(from, "bin/dash")); err != nil {
 		t.Fatal(err)
 	}
-	recs, err := treeRecords(from)
+	recs, err := Tree{Host: from}.records()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,7 @@ func TestTree(t *testing.T) {
 	}
 	for _, want := range []string{"tree/bin/sh", "tree/bin/dash", "tree/usr/bin/x"} {
 		if !slices.Contains(names, want) {
-			t.Errorf("treeRecords = %v, want %s among them", names, want)
+			t.Errorf("records = %v, want %s among them", names, want)
 		}
 	}
 	root := t.TempDir()
@@ -59,6 +61,36 @@ func TestTree(t *testing.T) {
 	}
 	if _, err := os.Stat(from); !os.IsNotExist(err) {
 		t.Errorf("after moveTree the archive's folder is there: %v", err)
+	}
+}
+
+// A tree for a folder brings the way to it, and what everybody may read.
+func TestTreeInAFolder(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "private")
+	if err := os.Mkdir(from, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(from, "f"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(from, link); err != nil {
+		t.Fatal(err)
+	}
+	for readable, want := range map[bool]uint64{false: 0o600, true: 0o604} {
+		recs, err := Tree{Host: link, Guest: "/home/x", Readable: readable}.records()
+		if err != nil {
+			t.Fatal(err)
+		}
+		modes := map[string]uint64{}
+		for _, r := range recs {
+			modes[r.Name] = r.Mode & 0o777
+		}
+		wanted := map[string]uint64{"tree": 0o700, "tree/home": 0o755, "tree/home/x": 0o755,
+			"tree/home/x/f": want}
+		if diff := cmp.Diff(wanted, modes); diff != "" {
+			t.Errorf("readable %v: modes (-want +got):\n%s", readable, diff)
+		}
 	}
 }
 

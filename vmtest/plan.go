@@ -75,6 +75,14 @@ type File struct {
 	Mode  uint32 // permission bits; zero: those of the host file
 }
 
+// Tree is a folder of the host's whose content is put into the guest, as root's.
+type Tree struct {
+	Host  string
+	Guest string // absolute path of a folder, which is made; empty: the root directory
+	// Readable lets everybody in the guest do what the owner may here, but for writing.
+	Readable bool
+}
+
 // Share is a folder of the host's that the guest can read and write through 9p.
 type Share struct {
 	Host string // path of the folder

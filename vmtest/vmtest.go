@@ -27,9 +27,8 @@ type Config struct {
 	Kernels []kernels.Kernel
 	Plan    []Step
 	Files   []File
-	// Trees are folders of the host's whose content is put into the guest's root
-	// directory, as root's. /bin, /sbin and /lib are then links into /usr.
-	Trees []string
+	// Trees are put into the guest. With one, /bin, /sbin and /lib are links into /usr.
+	Trees []Tree
 	// Modules are kernel modules to load, with what they need, before the first
 	// step. One that a kernel lacks is left out.
 	Modules []string

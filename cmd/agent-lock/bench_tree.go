@@ -27,6 +27,9 @@ const benchMemoryMB = 2048
 // benchFolders of Go's sources are the tree that is searched and packed.
 var benchFolders = []string{"net", "os", "encoding", "go", "text"}
 
+// benchPrograms are the host's programs that the benchmark runs in the guest.
+var benchPrograms = []string{"bwrap", "git", "grep", "tar"}
+
 // benchTools are what go build starts.
 var benchTools = []string{"compile", "link", "asm"}
 
@@ -48,7 +51,7 @@ func forBench(cfg *vmtest.Config) (remove func(), err error) {
 		remove()
 		return nil, fmt.Errorf("prepare benchmark: %w", err)
 	}
-	cfg.Trees = append(cfg.Trees, root)
+	cfg.Trees = append(cfg.Trees, vmtest.Tree{Host: root})
 	return remove, nil
 }
 

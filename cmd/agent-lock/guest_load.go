@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/agent-lock/agent-lock/bpf"
 	"github.com/agent-lock/agent-lock/report"
-	"github.com/cilium/ebpf"
 )
 
 // guestLoad loads every BPF program on its own and then attaches the set, which
@@ -22,12 +19,8 @@ func guestLoad(std stdio, args []string) int {
 		name, file, _ := strings.Cut(arg, "=")
 		l.name = name
 		if err := bpf.LoadFile(file, l.show); err != nil {
-			r := report.Result{Name: cmp.Or(name, filepath.Base(file)), Outcome: report.Failed,
-				Detail: err.Error()}
-			if errors.Is(err, ebpf.ErrNotSupported) { // by the library that loads it
-				r.Outcome = report.Unsupported
-			}
-			l.result(r)
+			l.result(report.Result{Name: filepath.Base(file), Outcome: report.Failed,
+				Detail: err.Error()})
 		}
 	}
 	if len(args) > 0 {

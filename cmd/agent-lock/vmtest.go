@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agent-lock/agent-lock/adversary"
+	"github.com/agent-lock/agent-lock/bpf"
 	"github.com/agent-lock/agent-lock/kernels"
 	"github.com/agent-lock/agent-lock/report"
 	"github.com/agent-lock/agent-lock/vmtest"
@@ -114,7 +115,7 @@ type vmtestFlags struct {
 
 func parseVMTest(args []string) (vmtestFlags, error) {
 	var f vmtestFlags
-	var list, accel, users string
+	var list, users string
 	var part shard
 	fs := flag.NewFlagSet("vmtest", flag.ContinueOnError)
 	fs.SetOutput(new(strings.Builder)) // errors are printed by the caller
@@ -122,8 +123,7 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	fs.StringVar(&f.json, "json", "", "")
 	f.filed.define(fs)
 	fs.Func("shard", "", func(s string) (err error) { part, err = parseShard(s); return err })
-	fs.StringVar(&accel, "accel", string(vmtest.AccelAuto), "")
-	fs.DurationVar(&f.timeout, "timeout", vmtest.DefaultTimeout, "")
+	f.machineFlags(fs)
 	fs.BoolVar(&f.allowMissing, "allow-missing", false, "")
 	fs.StringVar(&f.run, "run", "", "")
 	fs.StringVar(&users, "users", "user,root", "")
@@ -134,13 +134,7 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	fs.Uint64Var(&f.maxInsns, "max-insns", 0, "")
 	f.fileSystemFlags(fs)
 	fs.Func("step", "", func(s string) error { f.steps = append(f.steps, s); return nil })
-	fs.BoolVar(&f.user, "user", false, "")
-	fs.Func("file", "", func(s string) error { f.files = append(f.files, s); return nil })
-	f.equipment.flags(fs)
-	fs.StringVar(&f.keep, "keep", "", "")
 	fs.IntVar(&f.jobs, "jobs", 0, "")
-	fs.IntVar(&f.memory, "memory", 0, "")
-	fs.BoolVar(&f.verbose, "v", false, "")
 	if err := fs.Parse(args); err != nil {
 		return f, err
 	}
@@ -150,7 +144,7 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	if list == "" {
 		return f, errors.New("no kernels given; add --kernels 6.1,6.12")
 	}
-	if f.bench && accel == string(vmtest.AccelKVM) {
+	if f.bench && f.accel == vmtest.AccelKVM {
 		return f, errors.New("--bench does not go with --accel kvm")
 	}
 	if err := f.check(); err != nil {
@@ -163,8 +157,23 @@ func parseVMTest(args []string) (vmtestFlags, error) {
 	if f.kernels, err = parseKernelList(list, part); err != nil {
 		return f, err
 	}
-	f.accel, err = vmtest.ParseAccel(accel)
-	return f, errors.Join(err, f.checkFileSystemFlags())
+	return f, f.checkFileSystemFlags()
+}
+
+// machineFlags are those about the guests, whatever runs there.
+func (f *vmtestFlags) machineFlags(fs *flag.FlagSet) {
+	f.accel = vmtest.AccelAuto
+	fs.Func("accel", "", func(s string) (err error) {
+		f.accel, err = vmtest.ParseAccel(s)
+		return err
+	})
+	fs.DurationVar(&f.timeout, "timeout", vmtest.DefaultTimeout, "")
+	fs.BoolVar(&f.user, "user", false, "")
+	fs.Func("file", "", func(s string) error { f.files = append(f.files, s); return nil })
+	f.equipment.flags(fs)
+	fs.StringVar(&f.keep, "keep", "", "")
+	fs.IntVar(&f.memory, "memory", 0, "")
+	fs.BoolVar(&f.verbose, "v", false, "")
 }
 
 // parseKernelList reads a list and takes a shard of it.
@@ -321,7 +330,7 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 		cfg.Files = append(cfg.Files, vmtest.File{Host: host, Guest: guest})
 	}
 	for _, o := range f.guestObjects() {
-		if err := checkObject(o.Host); err != nil {
+		if err := bpf.CheckFile(o.Host); err != nil {
 			return cfg, fmt.Errorf("--object: %w", err)
 		}
 		cfg.Files = append(cfg.Files, o.File)

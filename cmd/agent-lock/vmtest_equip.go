@@ -59,8 +59,10 @@ func (e *equipment) add(ctx context.Context, cfg *vmtest.Config) error {
 		if err != nil {
 			return err
 		}
-		cfg.Trees = append(cfg.Trees, tree)
+		cfg.Trees = append(cfg.Trees, vmtest.Tree{Host: tree})
 	}
-	cfg.Trees = append(cfg.Trees, e.trees...)
+	for _, dir := range e.trees {
+		cfg.Trees = append(cfg.Trees, vmtest.Tree{Host: dir})
+	}
 	return nil
 }

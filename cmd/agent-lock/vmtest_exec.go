@@ -64,13 +64,11 @@ type execFlags struct {
 
 func parseVMTestExec(args []string) (execFlags, error) {
 	var f execFlags
-	var kernel, accel string
+	var kernel string
 	set := flag.NewFlagSet("exec", flag.ContinueOnError)
 	set.SetOutput(io.Discard) // errors are printed by the caller
 	set.StringVar(&kernel, "kernel", "", "")
-	set.StringVar(&accel, "accel", string(vmtest.AccelAuto), "")
-	set.DurationVar(&f.timeout, "timeout", vmtest.DefaultTimeout, "")
-	set.BoolVar(&f.user, "user", false, "")
+	f.machineFlags(set)
 	set.BoolVar(&f.interactive, "i", false, "")
 	set.BoolVar(&f.terminal, "t", false, "")
 	set.StringVar(&f.dir, "dir", ".", "")
@@ -87,11 +85,6 @@ func parseVMTestExec(args []string) (execFlags, error) {
 		}
 		return nil
 	})
-	set.Func("file", "", func(s string) error { f.files = append(f.files, s); return nil })
-	f.equipment.flags(set)
-	set.StringVar(&f.keep, "keep", "", "")
-	set.IntVar(&f.memory, "memory", 0, "")
-	set.BoolVar(&f.verbose, "v", false, "")
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
@@ -115,8 +108,7 @@ func parseVMTestExec(args []string) (execFlags, error) {
 	if len(f.kernels) > 1 {
 		return f, fmt.Errorf("--kernel %s: it is one kernel", kernel)
 	}
-	f.accel, err = vmtest.ParseAccel(accel)
-	return f, err
+	return f, nil
 }
 
 // runVMTestExec is the verb.
@@ -149,19 +141,22 @@ func (f execFlags) exec(std stdio) (int, error) {
 	messages := make(chan vmtest.Message)
 	cfg.Messages = messages
 	defer passSignals(messages, cancel)()
-	stage, err := os.MkdirTemp("", "agent-lock-exec-")
+	step, err := f.step(ctx, &cfg)
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(stage)
-	step, err := f.step(ctx, std, stage, &cfg)
-	if err != nil {
-		return 0, err
+	if f.interactive {
+		input, err := readInput(ctx, std.in)
+		if err != nil {
+			return 0, fmt.Errorf("read standard input: %w", err)
+		}
+		defer os.Remove(input)
+		cfg.Files = append(cfg.Files, vmtest.File{Host: input, Guest: execInput, Mode: 0o600})
+		step.Stdin = execInput
 	}
 	if err := f.equipment.add(ctx, &cfg); err != nil {
 		return 0, err
 	}
-	cfg.Trees = append(cfg.Trees, filepath.Join(stage, stagedTree))
 	cfg.Plan = []vmtest.Step{step}
 	out, errs := &lostOutput{w: std.out, lost: cancel}, &lostOutput{w: std.err, lost: cancel}
 	cfg.Text, cfg.Errors = out, errs
@@ -205,17 +200,14 @@ func (o *lostOutput) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Where the guest finds what it gets from exec, and where in the stage a tree for it is.
+// Where the guest finds what it gets from exec.
 const (
 	execProgram = "/run/exec"
 	execInput   = "/run/stdin"
-	stagedTree  = "tree"
 )
 
-// step is the command in the guest; what it needs of this machine goes into the stage and
-// the run's files.
-func (f execFlags) step(ctx context.Context, std stdio, stage string, cfg *vmtest.Config) (
-	vmtest.Step, error) {
+// step is the command in the guest; what it needs of this machine goes into the run.
+func (f execFlags) step(ctx context.Context, cfg *vmtest.Config) (vmtest.Step, error) {
 	s := vmtest.Step{Name: f.argv[0], Argv: slices.Clone(f.argv), Env: f.env, User: f.user,
 		Timeout: f.timeout, Terminal: f.terminal}
 	if f.terminal {
@@ -238,27 +230,17 @@ func (f execFlags) step(ctx context.Context, std stdio, stage string, cfg *vmtes
 		return s, fmt.Errorf("find the command: %w; --package and --file bring what is not here",
 			err)
 	}
-	tree := filepath.Join(stage, stagedTree)
-	if err := os.Mkdir(tree, 0o700); err != nil {
-		return s, err
+	if f.dir == "" {
+		return s, nil
 	}
-	if f.dir != "" {
-		if s.Dir, err = filepath.Abs(f.dir); err != nil {
-			return s, fmt.Errorf("find the current directory: %w; name one with --dir", err)
-		}
-		if err := f.copyDir(ctx, s.Dir, tree, stage); err != nil {
-			return s, fmt.Errorf("copy %s for the guest: %w; name another with --dir, or none: "+
-				"--dir ''", s.Dir, err)
-		}
+	if s.Dir, err = filepath.Abs(f.dir); err != nil {
+		return s, fmt.Errorf("find the current directory: %w; name one with --dir", err)
 	}
-	if f.interactive {
-		input := filepath.Join(stage, "stdin")
-		if err := readInput(ctx, std.in, input); err != nil {
-			return s, fmt.Errorf("read standard input: %w", err)
-		}
-		cfg.Files = append(cfg.Files, vmtest.File{Host: input, Guest: execInput, Mode: 0o600})
-		s.Stdin = execInput
+	if err := checkDir(ctx, s.Dir); err != nil {
+		return s, fmt.Errorf("copy %s for the guest: %w; name another with --dir, or none: "+
+			"--dir ''", s.Dir, err)
 	}
+	cfg.Trees = append(cfg.Trees, vmtest.Tree{Host: s.Dir, Guest: s.Dir, Readable: f.user})
 	return s, nil
 }
 
@@ -294,101 +276,61 @@ func programFiles(program string) ([]vmtest.File, error) {
 	return files, nil
 }
 
-// readInput reads standard input to its end, or until somebody has had enough.
-func readInput(ctx context.Context, in io.Reader, to string) error {
+// readInput reads standard input into a file, to its end or until somebody has had enough.
+func readInput(ctx context.Context, in io.Reader) (string, error) {
+	f, err := os.CreateTemp("", "agent-lock-stdin-")
+	if err != nil {
+		return "", err
+	}
 	done := make(chan error, 1)
 	go func() {
-		data, err := io.ReadAll(io.LimitReader(in, maxDir+1))
-		switch {
-		case err == nil && len(data) > maxDir:
-			err = fmt.Errorf("it is more than %d MB", maxDir>>20)
-		case err == nil:
-			err = os.WriteFile(to, data, 0o600)
+		n, err := io.Copy(f, io.LimitReader(in, maxCopied+1))
+		if err == nil && n > maxCopied {
+			err = fmt.Errorf("it is more than %d MB", maxCopied>>20)
 		}
-		done <- err
+		done <- errors.Join(err, f.Close())
 	}()
 	select {
-	case err := <-done:
-		return err
+	case err = <-done:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return f.Name(), err
 }
 
-// maxDir bounds what is copied of a directory: a guest has it all in memory.
-const maxDir = 256 << 20
+// maxCopied bounds what a guest is given of a directory, or as input: it has all of it in
+// memory, and the kernel unpacks it there.
+const maxCopied = 256 << 20
 
-// copyDir copies the regular files, links and directories of a directory to the same place
-// in a tree; skip is left out. In the guest it is root's, so --user may do with it what
-// its owner may here, but for writing.
-func (f execFlags) copyDir(ctx context.Context, dir, tree, skip string) error {
+// checkDir finds out before a machine is booted whether a guest can have a directory.
+func checkDir(ctx context.Context, dir string) error {
 	for _, mounted := range []string{"/dev", "/proc", "/sys"} {
 		if dir == mounted || strings.HasPrefix(dir, mounted+"/") {
 			return fmt.Errorf("a guest has its own %s", mounted)
 		}
 	}
-	from, err := filepath.EvalSymlinks(dir)
+	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(from); err == nil && !info.IsDir() {
+	if info, err := os.Stat(real); err == nil && !info.IsDir() {
 		return errors.New("it is no directory")
 	}
-	syscall.Umask(0o022)
-	if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
-		return err
-	}
 	size := int64(0)
-	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return err
-		}
-		if name == skip {
-			return filepath.SkipDir
-		}
-		rel, err := filepath.Rel(from, name)
-		if err != nil {
+	return filepath.WalkDir(real, func(_ string, d fs.DirEntry, err error) error {
+		if err = cmp.Or(err, ctx.Err()); err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		if d.Type().IsRegular() {
-			size += info.Size()
+		if size += info.Size(); size > maxCopied {
+			return fmt.Errorf("it holds more than %d MB", maxCopied>>20)
 		}
-		if size > maxDir {
-			return fmt.Errorf("it holds more than %d MB", maxDir>>20)
-		}
-		perm := info.Mode().Perm()
-		if f.user {
-			perm |= perm & 0o500 >> 6
-		}
-		return copyEntry(name, filepath.Join(tree, dir, rel), info.Mode().Type(), perm)
+		return nil
 	})
-}
-
-// copyEntry copies one; devices, pipes and sockets are left out.
-func copyEntry(from, to string, kind, perm fs.FileMode) error {
-	switch kind {
-	case fs.ModeDir:
-		err := os.Mkdir(to, 0o700)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		return os.Chmod(to, perm|0o700)
-	case fs.ModeSymlink:
-		link, err := os.Readlink(from)
-		if err != nil {
-			return err
-		}
-		return os.Symlink(link, to)
-	case 0:
-		data, err := os.ReadFile(from)
-		if err != nil {
-			return err
-		}
-		return errors.Join(os.WriteFile(to, data, 0o600), os.Chmod(to, perm))
-	}
-	return nil
 }

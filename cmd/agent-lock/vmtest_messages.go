@@ -84,11 +84,11 @@ shell ends.
 // shellTools are what somebody wants in a guest's shell.
 var shellTools = []string{
 	"bash", "sh", "awk", "bpftool", "cat", "chmod", "chown", "cp", "cut", "df", "dmesg", "du",
-	"env", "find", "free", "git", "grep", "head", "hexdump", "id", "ip", "kill", "less", "ln", "ls",
-	"lsmod",
-	"mkdir", "mount", "mv", "nsenter", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "setpriv",
-	"sleep", "sort", "ss", "stat", "strace", "stty", "su", "tail", "tee", "test", "top", "touch",
-	"tr", "tty", "umount", "uname", "unshare", "uniq", "vi", "wc", "xargs",
+	"env", "find", "free", "git", "grep", "head", "hexdump", "id", "ip", "kill", "less", "ln",
+	"ls", "lsmod", "mkdir", "mount", "mv", "nsenter", "ps", "pwd", "readlink", "rm", "rmdir",
+	"sed", "setpriv", "sleep", "sort", "ss", "stat", "strace", "stty", "su", "tail", "tee",
+	"test", "top", "touch", "tr", "tty", "umount", "uname", "unshare", "uniq", "vi", "wc",
+	"xargs",
 }
 
 // runVMTestShell is exec with a terminal, a shell and tools.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/agent-lock/agent-lock/report"
 	"github.com/agent-lock/agent-lock/vmtest"
-	"github.com/cilium/ebpf"
 )
 
 // A guestObject is somebody's compiled BPF object, and where the guest finds it.
@@ -39,24 +36,6 @@ func (f vmtestFlags) guestObjects() []guestObject {
 		objects = append(objects, o)
 	}
 	return objects
-}
-
-// checkObject finds out before a machine is booted whether a file can be loaded at all.
-func checkObject(file string) error {
-	spec, err := ebpf.LoadCollectionSpec(file)
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		return nil // the guest says so; other objects are loaded
-	}
-	if err != nil {
-		return fmt.Errorf("%s is no BPF object that can be loaded: %w", file, err)
-	}
-	if spec.ByteOrder != binary.LittleEndian {
-		return fmt.Errorf("%s is for big-endian machines; compile it with --target=bpfel", file)
-	}
-	if len(spec.Programs) == 0 {
-		return fmt.Errorf("%s has no programs", file)
-	}
-	return nil
 }
 
 // overBudget makes those programs failures on which the verifier spent more than max

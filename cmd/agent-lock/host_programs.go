@@ -8,9 +8,6 @@ import (
 	"github.com/agent-lock/agent-lock/vmtest"
 )
 
-// benchPrograms are the host's programs that the benchmark runs in the guest.
-var benchPrograms = []string{"bwrap", "git", "grep", "tar"}
-
 // hostPrograms are programs of the host's with the libraries that they name. What
 // the host lacks is left out.
 func hostPrograms(names []string) []vmtest.File {
