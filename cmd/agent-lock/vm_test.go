@@ -38,7 +38,7 @@ func buildAgentLock(t *testing.T) string {
 func TestGuestObjects(t *testing.T) {
 	dir, bin := t.TempDir(), buildAgentLock(t)
 	args := []string{"vmtest", "--kernels", vmKernel(), "--json", "-"}
-	for _, name := range []string{"lsm", "trace", "bad"} {
+	for _, name := range []string{"odd", "lsm", "trace", "bad"} {
 		object := filepath.Join(dir, name+".bpf.o")
 		build(t, cmp.Or(os.Getenv("BPF2GO_CC"), "clang-19"), "-g", "-O2", "-target", "bpf",
 			"-D__TARGET_ARCH_x86", "-I/usr/include/x86_64-linux-gnu",
@@ -72,6 +72,8 @@ func TestGuestObjects(t *testing.T) {
 		}
 	}
 	want := map[string]report.Outcome{
+		"odd:map_of_maps": report.OK, "odd:pinned_map": report.OK,
+		"odd:no_type": report.Failed, "odd:replacement": report.Unsupported,
 		"boot": report.OK, "lsm:watch_open": report.OK, "lsm:no_hook": report.Unsupported,
 		"trace:unlink_entry": report.OK, "trace:exec": report.OK,
 		"bad:unchecked": report.Failed, "bad:unread": report.Failed,
