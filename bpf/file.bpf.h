@@ -26,10 +26,8 @@ static __always_inline int refuse_sight(struct current_jail *c, struct dentry *d
 }
 
 /* Looking at the object itself: reading it is not asked for. */
-static __always_inline int check_look(struct current_jail *c, struct dentry *dentry)
+static __always_inline int check_look(struct current_jail *c, struct dentry *dentry, __u32 given)
 {
-	__u32 given = rights_of(c->jail, dentry);
-
 	if (given & (RIGHT_READ | RIGHT_SELF))
 		return c->jail->flags & JAIL_ROOT ? check_root(c, dentry, 0, given) : 0;
 	if (has_no_path(dentry))
@@ -72,10 +70,9 @@ static __always_inline enum why forbidden(struct current_jail *c, struct dentry 
 	return WHY_RIGHTS;
 }
 
-static __always_inline int check_use(struct current_jail *c, struct dentry *dentry, __u32 want)
+static __always_inline int check_use(struct current_jail *c, struct dentry *dentry, __u32 want,
+				     __u32 given)
 {
-	__u32 given = rights_of(c->jail, dentry);
-
 	if ((given & want) == want) {
 		c->why = forbidden(c, dentry, want, given);
 		if (c->why != WHY_RIGHTS)
@@ -87,6 +84,13 @@ static __always_inline int check_use(struct current_jail *c, struct dentry *dent
 	if (want & RIGHT_WRITE)
 		return refuse(c, dentry, want, given, ERROR(EACCES));
 	return refuse_sight(c, dentry, want, given);
+}
+
+/* Changing what exists, without an open. */
+static __always_inline int check_change(struct current_jail *c, struct dentry *dentry)
+{
+	dentry = plain(dentry);
+	return check_use(c, dentry, RIGHT_WRITE, rights_found(c->jail, dentry));
 }
 
 /*
@@ -112,8 +116,10 @@ static __noinline __u32 entry_rights(struct current_jail *c, struct dentry *entr
 
 static __always_inline int check_entry(struct current_jail *c, struct dentry *entry)
 {
-	__u32 given = entry_rights(c, entry, is_directory(entry));
+	__u32 given;
 
+	entry = plain(entry);
+	given = entry_rights(c, entry, is_directory(entry));
 	if (given & RIGHT_WRITE)
 		return 0;
 	return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
@@ -121,8 +127,10 @@ static __always_inline int check_entry(struct current_jail *c, struct dentry *en
 
 static __always_inline int check_removal(struct current_jail *c, struct dentry *entry)
 {
-	int error = check_entry(c, entry);
+	int error;
 
+	entry = plain(entry);
+	error = check_entry(c, entry);
 	if (!error && is_repository(c->jail, entry))
 		remember(c->jail, entry, identity_of(entry));
 	return error;
@@ -131,8 +139,10 @@ static __always_inline int check_removal(struct current_jail *c, struct dentry *
 /* What the jail makes itself is not guarded from it. */
 static __always_inline int check_new(struct current_jail *c, struct dentry *entry, bool directory)
 {
-	__u32 given = entry_rights(c, entry, directory);
+	__u32 given;
 
+	entry = plain(entry);
+	given = entry_rights(c, entry, directory);
 	if (!(given & RIGHT_WRITE))
 		return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
 	if (given & RIGHT_GUARDED && (directory || is_repository(c->jail, entry)))
@@ -166,7 +176,7 @@ int BPF_PROG(file_open, struct file *file, int ret)
 		return ret;
 	c.opened = file;
 	want = wanted_by(file);
-	return check_use(&c, dentry, want ?: RIGHT_READ);
+	return check_use(&c, dentry, want ?: RIGHT_READ, rights_of(c.jail, dentry));
 }
 
 /* True for what is no socket. */
@@ -191,16 +201,17 @@ int BPF_PROG(file_receive, struct file *file, int ret)
 {
 	struct dentry *dentry = file->f_path.dentry;
 	struct current_jail c;
-	__u32 want;
+	__u32 want, given;
 
 	if (ret || !jailed(&c, HOOK_FILE_RECEIVE))
 		return ret;
 	if (!is_own_socket(&c, file)) /* it may be connected to anybody */
 		return refuse(&c, dentry, RIGHT_CONNECT, 0, ERROR(EACCES));
 	want = wanted_by(file);
+	given = rights_found(c.jail, dentry);
 	if (!want) /* O_PATH */
-		return check_look(&c, dentry);
-	return check_use(&c, dentry, want);
+		return check_look(&c, dentry, given);
+	return check_use(&c, dentry, want, given);
 }
 
 /* ---- Changes without an open ---- */
@@ -289,7 +300,7 @@ int BPF_PROG(path_link, struct dentry *old_dentry, const struct path *new_dir,
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
-	return check_link(&c, old_dentry, new_dentry);
+	return check_link(&c, plain(old_dentry), plain(new_dentry));
 }
 
 /* Does moving a directory to a name change what is free of rules for names in it? */
@@ -347,7 +358,7 @@ int BPF_PROG(path_rename, const struct path *old_dir, struct dentry *old_dentry,
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	return check_rename(&c, old_dentry, new_dentry, flags);
+	return check_rename(&c, plain(old_dentry), plain(new_dentry), flags);
 }
 
 SEC("lsm/path_truncate")
@@ -357,7 +368,7 @@ int BPF_PROG(path_truncate, const struct path *path, int ret)
 
 	if (ret || !jailed(&c, HOOK_PATH_TRUNCATE))
 		return ret;
-	return check_use(&c, path->dentry, RIGHT_WRITE);
+	return check_change(&c, path->dentry);
 }
 
 SEC("lsm/path_chmod")
@@ -369,7 +380,7 @@ int BPF_PROG(path_chmod, const struct path *path, umode_t mode, int ret)
 		return ret;
 	if (adds_identity(&c, path->dentry, mode))
 		return refuse_always(&c);
-	return check_use(&c, path->dentry, RIGHT_WRITE);
+	return check_change(&c, path->dentry);
 }
 
 SEC("lsm/path_chown")
@@ -379,7 +390,7 @@ int BPF_PROG(path_chown, const struct path *path, __u64 uid, __u64 gid, int ret)
 
 	if (ret || !jailed(&c, HOOK_PATH_CHOWN))
 		return ret;
-	return check_use(&c, path->dentry, RIGHT_WRITE);
+	return check_change(&c, path->dentry);
 }
 
 static __always_inline int inode_changed(struct dentry *dentry, __u32 hook, int ret)
@@ -388,7 +399,7 @@ static __always_inline int inode_changed(struct dentry *dentry, __u32 hook, int 
 
 	if (ret || !jailed(&c, hook))
 		return ret;
-	return check_use(&c, dentry, RIGHT_WRITE);
+	return check_change(&c, dentry);
 }
 
 /*
@@ -456,13 +467,19 @@ static __always_inline int looked_at(struct dentry *dentry, __u32 hook, int ret)
 
 	if (ret || !jailed(&c, hook))
 		return ret;
-	return check_look(&c, dentry);
+	return check_look(&c, dentry, rights_found(c.jail, dentry));
 }
 
+/* stat(2): the one that is asked all the time. */
 SEC("lsm/inode_getattr")
 int BPF_PROG(inode_getattr, const struct path *path, int ret)
 {
-	return looked_at(path->dentry, HOOK_INODE_GETATTR, ret);
+	struct dentry *dentry = path->dentry;
+	struct current_jail c;
+
+	if (ret || !jailed(&c, HOOK_INODE_GETATTR))
+		return ret;
+	return check_look(&c, dentry, rights_of(c.jail, dentry));
 }
 
 SEC("lsm/inode_file_getattr")
@@ -504,7 +521,7 @@ int BPF_PROG(sb_statfs, struct dentry *dentry, int ret)
 		return ret;
 	if (answers_for_overlay(&c, dentry))
 		return 0;
-	return check_look(&c, dentry);
+	return check_look(&c, dentry, rights_found(c.jail, dentry));
 }
 
 /* inotify and fanotify: names and times of what happens elsewhere. */
@@ -515,7 +532,7 @@ int BPF_PROG(path_notify, const struct path *path, __u64 mask, unsigned int obj_
 
 	if (ret || !jailed(&c, HOOK_PATH_NOTIFY))
 		return ret;
-	return check_use(&c, path->dentry, RIGHT_READ);
+	return check_use(&c, path->dentry, RIGHT_READ, rights_found(c.jail, path->dentry));
 }
 
 /* What an ioctl on a file or directory may ask of one that is only readable. */
@@ -587,7 +604,7 @@ static __always_inline int controlled(struct file *file, unsigned int cmd, int r
 	if (S_ISREG(mode) || S_ISDIR(mode)) {
 		if (only_tells(cmd) || !jailed(&c, HOOK_FILE_IOCTL))
 			return 0;
-		return check_use(&c, dentry, RIGHT_WRITE);
+		return check_change(&c, dentry);
 	}
 	if (S_ISSOCK(mode)) {
 		if (only_asks_network(cmd) || !jailed(&c, HOOK_FILE_IOCTL))

@@ -50,6 +50,16 @@ static __always_inline __u64 lower_case(__u64 word)
 	return word | upper >> 2;
 }
 
+/* Global, so that the verifier looks at it once, and not at each call. */
+__noinline int lower_name(struct name_key *key)
+{
+	if (!key)
+		return 0;
+	for (int i = 0; i < NAME_LEN / 8; i++)
+		key->words[i] = lower_case(key->words[i]);
+	return 0;
+}
+
 static __noinline __u32 kind_of_name(const struct jail *jail, __u64 within, struct dentry *dentry)
 {
 	struct name_key key = {
@@ -60,8 +70,7 @@ static __noinline __u32 kind_of_name(const struct jail *jail, __u64 within, stru
 	const struct name_rule *rule;
 
 	bpf_probe_read_kernel_str(key.name, sizeof(key.name), dentry->d_name.name);
-	for (int i = 0; i < NAME_LEN / 8; i++)
-		key.words[i] = lower_case(key.words[i]);
+	lower_name(&key);
 	rule = bpf_map_lookup_elem(&names, &key);
 	return rule ? rule->kind : NAME_RIGHTS;
 }

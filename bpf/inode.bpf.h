@@ -91,7 +91,7 @@ int BPF_PROG(inode_link, struct dentry *old_dentry, struct inode *dir, struct de
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
-	return check_link(&c, old_dentry, new_dentry);
+	return check_link(&c, plain(old_dentry), plain(new_dentry));
 }
 
 /*
@@ -109,7 +109,8 @@ int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, str
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	return check_rename(&c, old_dentry, new_dentry, exchange ? RENAME_EXCHANGE : 0);
+	return check_rename(&c, plain(old_dentry), plain(new_dentry),
+			    exchange ? RENAME_EXCHANGE : 0);
 }
 
 /* Mode, owner, length and times at once. */
@@ -121,7 +122,7 @@ static __always_inline int attributes_changed(struct dentry *dentry, struct iatt
 		return ret;
 	if (attr->ia_valid & ATTR_MODE && adds_identity(&c, dentry, attr->ia_mode))
 		return refuse_always(&c);
-	return check_use(&c, dentry, RIGHT_WRITE);
+	return check_change(&c, dentry);
 }
 
 SEC("lsm/inode_setattr")

@@ -436,6 +436,25 @@ static __always_inline bool lookup_jail(struct current_jail *c, __u32 inum, enum
 	return c->jail != NULL;
 }
 
+struct ancestry {
+	struct pid_namespace *ns;
+	__u32 found; /* the inode number of a jail's; 0: none yet */
+};
+
+/* For a task that is gone: what is read may be, too. */
+static long to_namespace_of(__u32 i, struct ancestry *a)
+{
+	struct pid_namespace *ns = a->ns;
+	__u32 inum = BPF_CORE_READ(ns, ns.inum);
+
+	if (find_namespace(inum)) {
+		a->found = inum;
+		return 1;
+	}
+	a->ns = BPF_CORE_READ(ns, parent);
+	return !a->ns;
+}
+
 /*
  * The jail's pid namespace of a task that has no nsproxy: it is past
  * exit_task_namespaces(), dead or dying. Its own pid namespace still tells. Rare,
@@ -445,22 +464,42 @@ static __noinline __u32 exiting_task_jail(struct task_struct *task)
 {
 	struct pid *pid = BPF_CORE_READ(task, thread_pid);
 	__u32 level = BPF_CORE_READ(pid, level);
-	struct pid_namespace *ns;
+	struct ancestry a = {};
 
 	if (level == 0 || level > MAX_PIDNS_LEVEL)
 		return 0;
-	bpf_core_read(&ns, sizeof(ns),
+	bpf_core_read(&a.ns, sizeof(a.ns),
 		      (void *)&pid->numbers[0].ns + level * bpf_core_type_size(struct upid));
-	for (int i = 0; i < MAX_PIDNS_LEVEL; i++) {
-		__u32 inum = BPF_CORE_READ(ns, ns.inum);
+	bpf_loop(MAX_PIDNS_LEVEL, to_namespace_of, &a, 0);
+	return a.found;
+}
 
-		if (find_namespace(inum))
-			return inum;
-		ns = BPF_CORE_READ(ns, parent);
-		if (!ns)
-			break;
+static long to_namespace(__u32 i, struct ancestry *a)
+{
+	struct pid_namespace *ns = a->ns->parent;
+	__u32 inum;
+
+	if (!ns)
+		return 1;
+	a->ns = ns;
+	inum = ns->ns.inum;
+	if (inum == PROC_PID_INIT_INO)
+		return 1;
+	if (find_namespace(inum)) {
+		a->found = inum;
+		return 1;
 	}
 	return 0;
+}
+
+/* The same for a namespace below the jail's. */
+static __noinline bool lookup_above(struct current_jail *c, enum hook hook)
+{
+	struct ancestry a = {.ns = c->ns};
+
+	bpf_loop(MAX_PIDNS_LEVEL, to_namespace, &a, 0);
+	c->ns = a.ns;
+	return lookup_jail(c, a.found, hook);
 }
 
 /*
@@ -474,27 +513,20 @@ static __always_inline bool jailed(struct current_jail *c, enum hook hook)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct nsproxy *nsproxy = task->nsproxy;
 	struct pid_namespace *ns;
+	__u32 inum;
 
 	if (!nsproxy) {
 		c->ns = NULL;
 		return lookup_jail(c, exiting_task_jail(task), hook);
 	}
 	ns = nsproxy->pid_ns_for_children;
-	for (int i = 0; i < MAX_PIDNS_LEVEL; i++) {
-		__u32 inum;
-
-		if (!ns)
-			return false;
-		inum = ns->ns.inum;
-		if (inum == PROC_PID_INIT_INO)
-			return false;
-		if (lookup_jail(c, inum, hook)) {
-			c->ns = ns;
-			return true;
-		}
-		ns = ns->parent;
-	}
-	return false;
+	if (!ns)
+		return false;
+	inum = ns->ns.inum;
+	if (inum == PROC_PID_INIT_INO)
+		return false;
+	c->ns = ns;
+	return lookup_jail(c, inum, hook) || lookup_above(c, hook);
 }
 
 #include "overlay.bpf.h"
@@ -509,19 +541,30 @@ static __always_inline bool jailed(struct current_jail *c, enum hook hook)
 		error_;                                             \
 	})
 
+struct naming {
+	struct event *event;
+	struct dentry *dentry;
+};
+
+static long name_one(__u32 i, struct naming *n)
+{
+	struct dentry *dentry = n->dentry, *parent = dentry->d_parent;
+
+	if (parent == dentry || i >= EVENT_NAMES)
+		return 1;
+	bpf_probe_read_kernel_str(n->event->names[i], EVENT_NAME_LEN, dentry->d_name.name);
+	n->event->depth = i + 1;
+	n->dentry = parent;
+	return 0;
+}
+
 /* The object's path within its file system, last name first. */
 static __noinline int name_object(struct event *event, struct dentry *dentry)
 {
-	event->dev = dentry->d_sb->s_dev;
-	for (int i = 0; i < EVENT_NAMES; i++) {
-		struct dentry *parent = dentry->d_parent;
+	struct naming n = {.event = event, .dentry = dentry};
 
-		if (parent == dentry)
-			break;
-		bpf_probe_read_kernel_str(event->names[i], EVENT_NAME_LEN, dentry->d_name.name);
-		event->depth = i + 1;
-		dentry = parent;
-	}
+	event->dev = dentry->d_sb->s_dev;
+	bpf_loop(EVENT_NAMES, name_one, &n, 0);
 	return 0;
 }
 

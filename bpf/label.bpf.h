@@ -54,6 +54,21 @@ static __always_inline const struct label *find_label(const struct jail *jail, c
 	return label->object == (__u64)object ? label : NULL;
 }
 
+extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
+
+/*
+ * A hook's dentry without the verifier's trust in it, which nothing here needs. For each
+ * pointer that is loaded from what it trusts, a verifier from 6.4 on goes twice through
+ * the names of all of the kernel's types (btf_nested_type_is_trusted()); that was half of
+ * what it took to load the programs. Of 6.2 and later.
+ */
+static __always_inline struct dentry *plain(struct dentry *dentry)
+{
+	if (bpf_rdonly_cast)
+		return bpf_rdonly_cast(dentry, bpf_core_type_id_kernel(struct dentry));
+	return dentry;
+}
+
 struct walk {
 	const struct jail *jail;
 	struct dentry *dentry;
@@ -62,16 +77,31 @@ struct walk {
 
 static long to_labelled(__u32 i, struct walk *w)
 {
-	struct dentry *parent = w->dentry->d_parent;
+	struct dentry *dentry = w->dentry, *parent;
 
-	if (find_label(w->jail, w->dentry)) {
-		w->end = w->dentry;
+	if (find_label(w->jail, dentry)) {
+		w->end = dentry;
 		return 1;
 	}
-	if (parent == w->dentry)
+	parent = dentry->d_parent;
+	if (parent == dentry)
 		return 1;
 	w->dentry = parent;
 	return 0;
+}
+
+/*
+ * The nearest labelled directory from dentry on; NULL: none within MAX_DEPTH levels. The
+ * verifier looks at one level, and not at each.
+ */
+static __always_inline const struct label *climb(const struct jail *jail, struct dentry *dentry,
+						 struct dentry **at)
+{
+	struct walk w = {.jail = jail, .dentry = dentry};
+
+	bpf_loop(MAX_DEPTH, to_labelled, &w, 0);
+	*at = w.end;
+	return w.end ? find_label(jail, w.end) : NULL;
 }
 
 /*
@@ -104,11 +134,10 @@ static __always_inline const struct label *to_taken(const struct jail *jail, str
 /* How many places a walk may find taken by others before it goes level by level. */
 #define MAX_STRANGERS 3
 
-/* The nearest labelled directory from dentry on; NULL: none within MAX_DEPTH levels. */
-static __always_inline const struct label *climb(const struct jail *jail, struct dentry *dentry,
-						 struct dentry **at)
+/* The same as climb(), in fewer instructions of the processor's and more of the verifier's. */
+static __always_inline const struct label *climb_fast(const struct jail *jail,
+						      struct dentry *dentry, struct dentry **at)
 {
-	struct walk w;
 	const struct label *label;
 	struct dentry *parent;
 
@@ -127,10 +156,7 @@ static __always_inline const struct label *climb(const struct jail *jail, struct
 			return NULL;
 		dentry = parent;
 	}
-	w = (struct walk){.jail = jail, .dentry = dentry};
-	bpf_loop(MAX_DEPTH, to_labelled, &w, 0);
-	*at = w.end;
-	return w.end ? find_label(jail, w.end) : NULL;
+	return climb(jail, dentry, at);
 }
 
 /* ---- Names ---- */
@@ -181,13 +207,13 @@ static __noinline bool named(const struct jail *jail, struct dentry *dentry,
 /* ---- Rights ---- */
 
 /*
- * The rights that hold at a dentry, which need not exist yet. No label, or more
- * than MAX_DEPTH levels: none.
+ * The rights that hold at a dentry, which need not exist yet, by the label that a climb
+ * from there found. No label: none.
  */
-static __always_inline __u32 rights_of(const struct jail *jail, struct dentry *dentry)
+static __always_inline __u32 rights_by(const struct label *label, struct dentry *at,
+				       const struct jail *jail, struct dentry *dentry)
 {
-	struct dentry *at;
-	const struct label *label = climb(jail, dentry, &at), *own;
+	const struct label *own;
 	struct inode *inode;
 	__u32 rights;
 
@@ -205,10 +231,28 @@ static __always_inline __u32 rights_of(const struct jail *jail, struct dentry *d
 	return at == dentry ? rights : rights & ~RIGHT_OWN;
 }
 
+/* The rights at a dentry for what is asked all the time: opening and looking. */
+static __always_inline __u32 rights_of(const struct jail *jail, struct dentry *dentry)
+{
+	struct dentry *at;
+	const struct label *label = climb_fast(jail, dentry, &at);
+
+	return rights_by(label, at, jail, dentry);
+}
+
 /* The same as a function, where its size counts for more than its call. */
 static __noinline __u32 rights_at(const struct jail *jail, struct dentry *dentry)
 {
 	return rights_of(jail, dentry);
+}
+
+/* For what is asked seldom, so that it costs the verifier little. */
+static __noinline __u32 rights_found(const struct jail *jail, struct dentry *dentry)
+{
+	struct dentry *at;
+	const struct label *label = climb(jail, dentry, &at);
+
+	return rights_by(label, at, jail, dentry);
 }
 
 #endif

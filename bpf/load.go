@@ -39,14 +39,19 @@ func LoadEach(report func(Loaded)) error {
 	if err != nil {
 		return err
 	}
-	cache := btf.NewCache()
+	shared, err := loadMaps(spec)
+	if err != nil {
+		return err
+	}
+	defer shared.Close()
+	opts := ebpf.CollectionOptions{Cache: btf.NewCache(), MapReplacements: shared.Maps}
 	for _, hook := range Hooks() {
 		loaded := Loaded{Name: hook.Programs[0].Name, Hook: hook.Name}
 		program, err := choose(hook, kernel)
 		switch {
 		case err == nil:
 			loaded.Program = program
-			loaded.Cost, loaded.Err = loadAlone(spec, program, cache)
+			loaded.Cost, loaded.Err = loadAlone(spec, program, opts)
 		case hook.When == WithPathHooks && !hasPathHooks(kernel):
 			loaded.Unsupported = err.Error() + "; the inode_* hooks do its work"
 		case hook.Required:
@@ -57,7 +62,7 @@ func LoadEach(report func(Loaded)) error {
 		report(loaded)
 		if twin := addTwin(spec, kernel, hook, program); twin != "" {
 			loaded := Loaded{Name: "first_" + hook.Programs[0].Name, Program: twin, Hook: hook.Name}
-			loaded.Cost, loaded.Err = loadAlone(spec, twin, cache)
+			loaded.Cost, loaded.Err = loadAlone(spec, twin, opts)
 			report(loaded)
 		}
 	}
@@ -69,7 +74,7 @@ func LoadEach(report func(Loaded)) error {
 			report(loaded)
 			continue
 		}
-		loaded.Cost, loaded.Err = loadAlone(spec, name, cache)
+		loaded.Cost, loaded.Err = loadAlone(spec, name, opts)
 		report(loaded)
 	}
 	return nil
@@ -91,14 +96,19 @@ func Attach(opts SetOptions) error {
 	return nil
 }
 
-// loadAlone loads one program of a collection, with all maps. Its error has the
-// verifier's log.
-func loadAlone(spec *ebpf.CollectionSpec, name string, cache *btf.Cache) (Cost, error) {
+// loadMaps makes the maps of a collection, for its programs to share.
+func loadMaps(spec *ebpf.CollectionSpec) (*ebpf.Collection, error) {
+	alone := spec.Copy()
+	clear(alone.Programs)
+	return ebpf.NewCollection(alone)
+}
+
+// loadAlone loads one program of a collection. Its error has the verifier's log.
+func loadAlone(spec *ebpf.CollectionSpec, name string, opts ebpf.CollectionOptions) (Cost, error) {
 	alone := spec.Copy()
 	maps.DeleteFunc(alone.Programs, func(other string, _ *ebpf.ProgramSpec) bool {
 		return other != name
 	})
-	opts := ebpf.CollectionOptions{Cache: cache}
 	opts.Programs.LogLevel = ebpf.LogLevelStats
 	coll, err := ebpf.NewCollectionWithOptions(alone, opts)
 	var refused *ebpf.VerifierError

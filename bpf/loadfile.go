@@ -26,7 +26,7 @@ func LoadFile(path string, report func(Loaded)) error {
 	if err != nil {
 		return err
 	}
-	cache := btf.NewCache()
+	opts := ebpf.CollectionOptions{Cache: btf.NewCache()}
 	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
 		p := spec.Programs[name]
 		l := Loaded{Name: name, Program: name, Hook: p.SectionName}
@@ -36,7 +36,7 @@ func LoadFile(path string, report func(Loaded)) error {
 		case p.Type == ebpf.Extension, p.Type == ebpf.Tracing && p.AttachTo == "":
 			l.Unsupported = "what it attaches to is known only when somebody attaches it"
 		default:
-			l.Cost, l.Err = loadAlone(trimmed(spec, name), name, cache)
+			l.Cost, l.Err = loadAlone(trimmed(spec, name), name, opts)
 		}
 		if errors.Is(l.Err, ebpf.ErrNotSupported) || errors.Is(l.Err, btf.ErrNotFound) {
 			l.Unsupported, l.Err = l.Err.Error(), nil

@@ -49,6 +49,27 @@ struct {
 	__type(value, struct overlay_layout);
 } layout SEC(".maps");
 
+/* What is looked for among a jail's overlays. */
+struct overlay_search {
+	const struct slot_overlays *known;
+	__u64 cred, groups, user_ns;
+	bool found;
+};
+
+static long is_lent_by(__u32 i, struct overlay_search *s)
+{
+	const struct overlay *overlay;
+
+	if (i >= OVERLAYS)
+		return 1;
+	overlay = &s->known->of[i];
+	if (!overlay->cred)
+		return 1;
+	s->found = overlay->cred == s->cred ||
+		   (overlay->groups == s->groups && overlay->user_ns == s->user_ns);
+	return s->found;
+}
+
 /*
  * Is the current task at work on a layer, for an overlay that the jail's labels are
  * on? Making a file takes a copy of the overlay's credentials with the caller's ids;
@@ -59,30 +80,20 @@ static __noinline bool works_for_overlay(struct current_jail *c)
 	struct task_struct *task = (void *)bpf_get_current_task();
 	const struct cred *cred = BPF_CORE_READ(task, cred);
 	const struct cred *own = BPF_CORE_READ(task, real_cred);
-	const struct slot_overlays *known;
-	__u64 groups, user_ns;
+	struct overlay_search s = {.cred = (__u64)cred};
 	__u32 slot = c->slot;
 
 	if (cred == own)
 		return false;
-	known = bpf_map_lookup_elem(&overlays, &slot);
-	if (!known || !c->jail || known->cookie != c->jail->cookie)
+	s.known = bpf_map_lookup_elem(&overlays, &slot);
+	if (!s.known || !c->jail || s.known->cookie != c->jail->cookie)
 		return false;
-	groups = (__u64)BPF_CORE_READ(cred, group_info);
-	user_ns = (__u64)BPF_CORE_READ(cred, user_ns);
-	if (groups == (__u64)BPF_CORE_READ(own, group_info))
+	s.groups = (__u64)BPF_CORE_READ(cred, group_info);
+	s.user_ns = (__u64)BPF_CORE_READ(cred, user_ns);
+	if (s.groups == (__u64)BPF_CORE_READ(own, group_info))
 		return false;
-	for (int i = 0; i < OVERLAYS; i++) {
-		const struct overlay *overlay = &known->of[i];
-
-		if (!overlay->cred)
-			break;
-		if (overlay->cred == (__u64)cred)
-			return true;
-		if (overlay->groups == groups && overlay->user_ns == user_ns)
-			return true;
-	}
-	return false;
+	bpf_loop(OVERLAYS, is_lent_by, &s, 0);
+	return s.found;
 }
 
 /* statfs(2) asks a layer under the caller's credentials. What it tells is the overlay's. */
@@ -175,28 +186,44 @@ static __noinline int tell_overlay(struct overlay *overlay, const struct overlay
 
 #define MAX_LAYERS 64
 
+struct layers_walk {
+	const struct overlay_layout *at;
+	struct overlay *found;
+	__u64 ofs; /* struct ovl_fs */
+	__u32 layers;
+	__u64 n; /* of those found */
+};
+
+static long tell_layer(__u32 i, struct layers_walk *w)
+{
+	struct super_block *layer;
+	__u64 n = w->n;
+
+	if (i >= w->layers)
+		return 1;
+	layer = layer_sb(w->at, w->ofs, i);
+	if (!is_overlay(layer))
+		return 0;
+	if (n >= OVERLAYS_DEEP)
+		return 1;
+	tell_overlay(&w->found[n], w->at, layer);
+	w->n = n + 1;
+	return 0;
+}
+
 /* The overlay that a file is on, and those among its layers. */
 static __noinline int tell_overlays(struct overlay *found, struct super_block *sb)
 {
-	const struct overlay_layout *at;
-	__u32 key = 0, layers, n = 1;
-	__u64 ofs;
+	struct layers_walk w = {.found = found, .n = 1};
+	__u32 key = 0;
 
-	at = bpf_map_lookup_elem(&layout, &key);
-	if (!at || !at->known || !found || !is_overlay(sb))
+	w.at = bpf_map_lookup_elem(&layout, &key);
+	if (!w.at || !w.at->known || !found || !is_overlay(sb))
 		return 0;
-	tell_overlay(&found[0], at, sb);
-	ofs = (__u64)BPF_CORE_READ(sb, s_fs_info);
-	layers = (__u32)word_at(ofs + at->numlayer);
-	for (__u32 i = 0; i < MAX_LAYERS; i++) {
-		struct super_block *layer;
-
-		if (i >= layers || n >= OVERLAYS_DEEP)
-			break;
-		layer = layer_sb(at, ofs, i);
-		if (is_overlay(layer))
-			tell_overlay(&found[n++], at, layer);
-	}
+	tell_overlay(&found[0], w.at, sb);
+	w.ofs = (__u64)BPF_CORE_READ(sb, s_fs_info);
+	w.layers = (__u32)word_at(w.ofs + w.at->numlayer);
+	bpf_loop(MAX_LAYERS, tell_layer, &w, 0);
 	return 0;
 }
 

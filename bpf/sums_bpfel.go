@@ -3,6 +3,6 @@
 package bpf
 
 const (
-	sumAMD64 = "097fa34a3630bfa2"
-	sumARM64 = "097fa34a3630bfa2"
+	sumAMD64 = "3e8ce99150871059"
+	sumARM64 = "3e8ce99150871059"
 )
