@@ -95,6 +95,9 @@ func runWithoutBPF(cfg Config) (int, error) {
 func arm(slot *bpf.Slot, cfg Config, p *started) (*rules, error) {
 	r, err := resolve(cfg.Policy, fmt.Sprintf("/proc/%d", p.pid))
 	if err != nil {
+		if why := p.awaitCommand(); why != nil { // with pid 1 gone, so is its directory
+			return nil, why
+		}
 		return nil, err
 	}
 	if err := r.expectOverlays(slot); err != nil {
