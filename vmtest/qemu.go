@@ -91,7 +91,7 @@ func qemuBinary() (string, error) {
 const guestLSM = "landlock,lockdown,yama,loadpin,safesetid,integrity,selinux,apparmor,tomoyo"
 
 // commandLine is the kernel's command line.
-func commandLine(k kernels.Kernel, a accel) string {
+func commandLine(k kernels.Kernel, t machineType) string {
 	words := []string{
 		"console=ttyS0", "earlyprintk=serial,ttyS0,115200",
 		"loglevel=6",        // up to notices: the banner is one
@@ -100,8 +100,11 @@ func commandLine(k kernels.Kernel, a accel) string {
 		"cryptomgr.notests", // saves 0.3 s of self-tests of ciphers
 		"no_timer_check",    // the emulated timer is known to work
 	}
-	if a == accelTCG {
+	if t.accel == accelTCG {
 		words = append(words, "tsc=reliable")
+	}
+	if t.accel == accelTCG && !t.icount { // which measures a kernel as people run it
+		words = append(words, "mitigations=off") // an emulated processor does not speculate
 	}
 	lsm, err := k.ConfigValue("CONFIG_LSM")
 	if err != nil {
@@ -138,7 +141,7 @@ func (s machineSpec) args() []string {
 		"-chardev", "socket,id=con,fd=3", "-serial", "chardev:con",
 		"-chardev", "socket,id=res,fd=4", "-serial", "chardev:res",
 		"-kernel", s.kernel.Boot(), "-initrd", s.initramfs,
-		"-append", commandLine(s.kernel, s.accel))
+		"-append", commandLine(s.kernel, s.machineType))
 }
 
 // start starts QEMU. Its ports are socket pairs, which need no names and no cleaning up.

@@ -28,7 +28,7 @@ func TestCommandLineLSM(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			line, got := commandLine(k, accelTCG), ""
+			line, got := commandLine(k, machineType{accel: accelTCG}), ""
 			for _, word := range strings.Fields(line) {
 				if strings.HasPrefix(word, "lsm=") {
 					got = word
