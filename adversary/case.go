@@ -44,7 +44,8 @@ type Case struct {
 	// what it got hold of and the error of the call that stopped it.
 	Attack func(*Target) ([]byte, error)
 	// Fresh gives Attack a process of its own: it changes the process for good
-	// (its directory, threads, tracees), or must not see another case's descriptors.
+	// (its keyrings, tracees), or must not see another case's descriptors. The working
+	// directory is set back after each case.
 	Fresh bool
 	// Meanwhile runs outside, as the user, when Attack calls [Target.Sync]; pid
 	// is the process that called it, as seen from outside.

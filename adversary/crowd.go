@@ -13,7 +13,7 @@ import (
 const (
 	crowdSource = "D10 KiroCrew#1161"
 	crowdPrefix = "hardlink_crowd_"
-	crowdFiles  = 20_000
+	crowdNames  = 20_000
 	crowdDepth  = 12
 )
 
@@ -23,7 +23,7 @@ var crowds = []Case{
 	{
 		Name: crowdPrefix + "read", Family: "hardlinks", Source: crowdSource,
 		What: "reads an outside file by a hard link that was there before the jail, behind " +
-			"20,000 files and 12 directories",
+			"20,000 names and 12 directories",
 		Calls: "openat, read",
 		Hooks: opens, Setup: fillCrowd, Judge: tokenRead,
 		Attack: func(t *Target) ([]byte, error) { return read(t.Args["link"]) },
@@ -63,7 +63,7 @@ func (a *arena) plantCrowd(cases []Case) error {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				return err
 			}
-			if err := makeMany(dir, crowdFiles/crowdDepth+1); err != nil {
+			if err := makeMany(dir, crowdNames/crowdDepth+1); err != nil {
 				return err
 			}
 			dir = filepath.Join(dir, "d")
@@ -83,16 +83,20 @@ func (a *arena) plantCrowd(cases []Case) error {
 	})
 }
 
-// makeMany makes empty files.
+// makeMany makes many names, of one empty file: that is less work than as many files, and
+// a search has to look at each.
 func makeMany(dir string, n int) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", dir, err)
+		return call("open "+dir, err)
 	}
 	defer unix.Close(fd)
+	if err := unix.Mknodat(fd, "a", unix.S_IFREG|0o600, 0); err != nil {
+		return call("mknodat in "+dir, err)
+	}
 	for i := range n {
-		if err := unix.Mknodat(fd, fmt.Sprintf("a%05d", i), unix.S_IFREG|0o600, 0); err != nil {
-			return fmt.Errorf("mknodat in %s: %w", dir, err)
+		if err := unix.Linkat(fd, "a", fd, fmt.Sprintf("a%05d", i), 0); err != nil {
+			return call("linkat in "+dir, err)
 		}
 	}
 	return nil

@@ -70,10 +70,13 @@ var lifecycle = []Case{
 	life("life_renamed", "D46", "takes the name of a package manager (PR_SET_NAME)",
 		"prctl(PR_SET_NAME), openat",
 		func(t *Target) ([]byte, error) {
-			if err := unix.Prctl(unix.PR_SET_NAME, cstring("apt-get"), 0, 0, 0); err != nil {
-				return nil, need(err)
-			}
-			return read(t.Secret)
+			return onThread(func() ([]byte, error) { // of which it is the name
+				err := unix.Prctl(unix.PR_SET_NAME, cstring("apt-get"), 0, 0, 0)
+				if err != nil {
+					return nil, need(err)
+				}
+				return read(t.Secret)
+			})
 		}),
 	life("life_exec_copy", "D74", "executes a copy of itself under another name", "execve, openat",
 		func(t *Target) ([]byte, error) {
@@ -100,7 +103,7 @@ var lifecycle = []Case{
 func life(name, source, what, calls string, attack func(*Target) ([]byte, error)) Case {
 	return Case{
 		Name: name, Family: "lifecycle", Source: source, What: what, Calls: calls,
-		Hooks: opens, Fresh: true, Attack: attack, Judge: tokenRead,
+		Hooks: opens, Attack: attack, Judge: tokenRead,
 	}
 }
 

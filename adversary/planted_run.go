@@ -129,8 +129,12 @@ func ranLater(dir string, args []string) Judge {
 	}}
 }
 
-// repository makes a repository with a commit, as the user.
+// repository makes a repository with a commit, as the user: a copy of one that git made.
 func repository(s *Scene) error {
+	model := filepath.Join(s.arena.root, "model-"+s.session.label)
+	if _, err := os.Lstat(model); err == nil {
+		return os.CopyFS(s.In("repo"), os.DirFS(model))
+	}
 	if err := s.git("", "init", "-q", s.In("repo")); err != nil {
 		return err
 	}
@@ -140,7 +144,10 @@ func repository(s *Scene) error {
 	if err := s.git("repo", "add", "."); err != nil {
 		return err
 	}
-	return s.git("repo", "commit", "-q", "-m", "first")
+	if err := s.git("repo", "commit", "-q", "-m", "first"); err != nil {
+		return err
+	}
+	return os.CopyFS(model, os.DirFS(s.In("repo")))
 }
 
 // git runs outside, as the user, with nothing of the user's own settings.
@@ -152,6 +159,7 @@ func (s *Scene) git(dir string, args ...string) error {
 	cmd.Env = append(s.arena.user.environment(), "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
 		"GIT_CEILING_DIRECTORIES="+s.arena.root, // the home directory may be a repository
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=maintenance.auto", "GIT_CONFIG_VALUE_0=false",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@host.invalid",
 		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@host.invalid")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.arena.user.credential()}

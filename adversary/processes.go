@@ -197,11 +197,11 @@ func onVictim(attack func(*Target) ([]byte, error)) func(*Target) ([]byte, error
 	}
 }
 
-// ownProcess reports whether the pid is this process, an ancestor of it that is
-// also an attacker, or the jail's first process.
+// ownProcess reports whether the pid is this process, an ancestor of it that is also an
+// attacker, or the jail's first process; or a thread of one: fcntl(2) takes its number.
 func ownProcess(pid int) (bool, error) {
 	for up := os.Getpid(); up > 0; {
-		if up == pid {
+		if up == pid || unix.Tgkill(up, pid, 0) == nil {
 			return true, nil
 		}
 		var err error

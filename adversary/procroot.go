@@ -18,7 +18,7 @@ var procroot = []Case{
 		Judge:  tokenRead,
 	},
 	{
-		Name: "procroot_self_cwd", Fresh: true, Family: "procroot", Source: "D04",
+		Name: "procroot_self_cwd", Family: "procroot", Source: "D04",
 		What: "reads by .. from /proc/self/cwd", Hooks: opens,
 		Calls: "chdir, openat",
 		Attack: func(t *Target) ([]byte, error) {
@@ -109,7 +109,7 @@ var procroot = []Case{
 		Judge: changed,
 	},
 	{
-		Name: "procroot_self_cwd_write", Fresh: true, Family: "procroot", Source: "D04",
+		Name: "procroot_self_cwd_write", Family: "procroot", Source: "D04",
 		What: "overwrites a file by .. from /proc/self/cwd", Hooks: opens,
 		Calls: "chdir, openat, write",
 		Attack: func(t *Target) ([]byte, error) {

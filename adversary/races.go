@@ -36,34 +36,34 @@ var races = []Case{
 	raceParent("rename", "moves files into such a directory", "renameat, renameat2",
 		[]string{"path_rename"}, renameInto),
 	{
-		Name: "race_path_open", Family: "races", Source: rewriteSource, Fresh: true, Hooks: opens,
+		Name: "race_path_open", Family: "races", Source: rewriteSource, Hooks: opens,
 		What:   "opens a path that another thread rewrites in memory during the call",
 		Calls:  "openat",
 		Attack: attackRacePath, Judge: tokenRead,
 	},
 	{
-		Name: "race_descriptor_open", Family: "races", Source: "D16 D19", Fresh: true,
+		Name: "race_descriptor_open", Family: "races", Source: "D16 D19",
 		What: "opens a name in a descriptor that another thread replaces by one of an outside " +
 			"directory",
 		Calls: "openat, dup3",
 		Hooks: opens, Attack: attackRaceDescriptor, Judge: tokenRead,
 	},
 	{
-		Name: "race_directory_open", Family: "races", Source: "D16 D07", Fresh: true, Hooks: opens,
+		Name: "race_directory_open", Family: "races", Source: "D16 D07", Hooks: opens,
 		What: "opens a relative name while another thread changes the process's directory to the " +
 			"outside and back",
 		Calls:  "openat, chdir",
 		Attack: attackRaceDirectory, Judge: tokenRead,
 	},
 	{
-		Name: "race_address_unix", Family: "races", Source: rewriteSource, Fresh: true,
+		Name: "race_address_unix", Family: "races", Source: rewriteSource,
 		What: "connects to an abstract address that another thread rewrites in memory during the " +
 			"call",
 		Calls: "connect",
 		Hooks: streamHooks, Setup: listenAbstractTwin, Attack: attackRaceUnix, Judge: heard,
 	},
 	{
-		Name: "race_address_tcp", Family: "races", Source: rewriteSource, Fresh: true,
+		Name: "race_address_tcp", Family: "races", Source: rewriteSource,
 		What: "connects to an IPv4 address whose port another thread rewrites in memory during " +
 			"the call",
 		Calls: "connect",
@@ -117,7 +117,7 @@ func raceParent(verb, what, calls string, hooks []string,
 	return Case{
 		Name: "race_parent_" + verb, Family: "races", Source: parentSource, What: what,
 		Calls: calls,
-		Hooks: hooks, Fresh: true, Judge: changed,
+		Hooks: hooks, Judge: changed,
 		Attack: func(t *Target) ([]byte, error) {
 			name, link := t.in("dir"), t.linkTo(t.Outside)
 			if err := os.Mkdir(name, 0o700); err != nil {

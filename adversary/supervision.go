@@ -37,7 +37,7 @@ func whileStopped(name, what, calls string,
 	return Case{
 		Name: name, Family: "lifecycle", Source: stoppedSource, What: what,
 		Calls: calls, Hooks: opens,
-		Fresh: true, Judge: tokenRead,
+		Judge: tokenRead,
 		Attack: func(t *Target) ([]byte, error) {
 			if err := t.Sync(); err != nil {
 				return nil, err

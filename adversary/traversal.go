@@ -16,14 +16,14 @@ var opens = []string{"file_open"}
 // traversal: ways to name a file outside without any alias.
 var traversal = []Case{
 	{
-		Name: "traversal_absolute", Fresh: true, Family: "traversal", Source: "D01",
+		Name: "traversal_absolute", Family: "traversal", Source: "D01",
 		What: "reads an outside file by its absolute path", Hooks: opens,
 		Calls:  "openat",
 		Attack: func(t *Target) ([]byte, error) { return read(t.Secret) },
 		Judge:  tokenRead,
 	},
 	{
-		Name: "traversal_dotdot", Fresh: true, Family: "traversal", Source: "D01",
+		Name: "traversal_dotdot", Family: "traversal", Source: "D01",
 		What: "reads it through .. from the project", Hooks: opens,
 		Calls: "chdir, openat",
 		Attack: func(t *Target) ([]byte, error) {
@@ -64,7 +64,7 @@ var traversal = []Case{
 		Judge: tokenRead,
 	},
 	{
-		Name: "traversal_chdir", Fresh: true, Family: "traversal", Source: "D07",
+		Name: "traversal_chdir", Family: "traversal", Source: "D07",
 		What: "changes directory to the outside and reads a relative name", Hooks: opens,
 		Calls: "chdir, openat",
 		Attack: func(t *Target) ([]byte, error) {
@@ -76,7 +76,7 @@ var traversal = []Case{
 		Judge: tokenRead,
 	},
 	{
-		Name: "traversal_fchdir", Fresh: true, Family: "traversal", Source: "D07",
+		Name: "traversal_fchdir", Family: "traversal", Source: "D07",
 		What: "the same by fchdir of an O_PATH descriptor", Hooks: opens,
 		Calls: "openat(O_PATH), fchdir, openat",
 		Attack: func(t *Target) ([]byte, error) {

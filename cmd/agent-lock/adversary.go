@@ -257,6 +257,3 @@ func listCases(std stdio, cases []adversary.Case) int {
 	fmt.Fprint(std.out, b.String())
 	return 0
 }
-
-// runAttacker is the hidden verb attacker: the process inside the jail.
-func runAttacker(_ stdio, args []string) int { return adversary.AttackerMain(args) }

@@ -37,7 +37,6 @@ func verbs() []verb {
 		}},
 		{"help", "print this text", func(std stdio, _ []string) int { return help(std.out) }},
 		{"adversary", "attack the jail, or any other", runAdversary},
-		{"attacker", "", runAttacker},
 		{"vmtest", "boot kernels, load every program, attack the jail", runVMTest},
 		{"kernels", "list, fetch and prune the kernels of vmtest", runKernels},
 		{"guest-init", "", runGuestInit},
