@@ -22,7 +22,7 @@ const (
 // last after raceLimit.
 const (
 	raceTime  = 100 * time.Millisecond
-	raceTries = 500
+	raceTries = 200
 	raceLimit = 5 * time.Second
 )
 

@@ -119,7 +119,7 @@ func startSession(ctx context.Context, a *arena, j Jail, label string, limit tim
 
 // start starts the jail on a thread that stays until the jail has ended. A jail may ask
 // to be killed with its parent (PR_SET_PDEATHSIG), and that is the thread, which else
-// could be one that ends with [User.do].
+// could be one that ends before that.
 func (s *session) start() error {
 	started := make(chan error)
 	go func() {

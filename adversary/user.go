@@ -6,6 +6,7 @@ import (
 	"os/user"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -77,22 +78,66 @@ func (u User) foreign() bool { return os.Geteuid() == 0 && u.UID != 0 }
 
 // do runs f with the file system identity of the user, so that what f creates
 // belongs to the user and f can reach no more than the user can. The identity
-// is that of one thread, which ends with f; f must not hand file work to other
-// goroutines.
+// is that of one thread; f must not change the thread otherwise, nor hand file work to
+// other goroutines.
 func (u User) do(f func() error) error {
 	if !u.foreign() {
 		return f()
 	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // not unlocked: the thread is of no more use to others
-		if err := u.assume(); err != nil {
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	return <-done
+	c, err := clerks.take(u)
+	if err != nil {
+		return err
+	}
+	defer clerks.put(u, c)
+	c.work <- f
+	return <-c.done
+}
+
+// A clerk is a thread with the file system identity of a user. Making one takes longer than
+// most of what they do, so they stay, as many as were at work at a time.
+type clerk struct {
+	work chan func() error
+	done chan error
+}
+
+// clerks are those without work, by their uid and gid.
+var clerks = clerkPool{idle: map[[2]int][]clerk{}}
+
+type clerkPool struct {
+	sync.Mutex
+	idle map[[2]int][]clerk
+}
+
+func (p *clerkPool) take(u User) (clerk, error) {
+	p.Lock()
+	defer p.Unlock()
+	key := [2]int{u.UID, u.GID}
+	if n := len(p.idle[key]); n > 0 {
+		c := p.idle[key][n-1]
+		p.idle[key] = p.idle[key][:n-1]
+		return c, nil
+	}
+	c := clerk{work: make(chan func() error), done: make(chan error)}
+	go c.serve(u)
+	return c, <-c.done
+}
+
+func (p *clerkPool) put(u User, c clerk) {
+	p.Lock()
+	defer p.Unlock()
+	key := [2]int{u.UID, u.GID}
+	p.idle[key] = append(p.idle[key], c)
+}
+
+// serve is the clerk's thread. It reports first whether it has become the user.
+func (c clerk) serve(u User) {
+	runtime.LockOSThread() // not unlocked: the thread is of no use to others
+	err := u.assume()
+	c.done <- err
+	for err == nil {
+		f := <-c.work
+		c.done <- f()
+	}
 }
 
 // assume sets the file system ids of the calling thread. The kernel drops the
