@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -107,15 +108,20 @@ func orRefused(err error) error {
 
 // removeHalves removes what starts and ends that were killed have left.
 func removeHalves() error {
-	for _, suffix := range []string{unfinishedSuffix, removedSuffix} {
-		halves, err := filepath.Glob(filepath.Join(pinRoot, "*"+suffix))
-		if err != nil {
+	if old, err := filepath.Glob(filepath.Join(pinRoot, "*"+removedSuffix)); err != nil {
+		return err
+	} else if len(old) > 0 {
+		if err := startRemover(); err != nil {
 			return err
 		}
-		for _, dir := range halves {
-			if err := os.RemoveAll(dir); err != nil {
-				return fmt.Errorf("remove an unfinished attach set: %w", err)
-			}
+	}
+	halves, err := filepath.Glob(filepath.Join(pinRoot, "*"+unfinishedSuffix))
+	if err != nil {
+		return err
+	}
+	for _, dir := range halves {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove an unfinished attach set: %w", err)
 		}
 	}
 	return nil
@@ -236,15 +242,17 @@ func (s *Set) close() {
 	}
 }
 
-// removeIdle takes away every set that no jail uses: the last links to its programs
-// go with the pins. Another version's is among them when its last supervisor was
-// killed. The caller holds the lock of the sets.
+// removeIdle has every set taken away that no jail uses. Another version's is among them
+// when its last supervisor was killed. The caller holds the lock of the sets.
 func removeIdle() error {
 	sets, err := filepath.Glob(filepath.Join(pinRoot, "*"))
 	if err != nil {
 		return err
 	}
 	for _, dir := range sets {
+		if strings.HasSuffix(dir, removedSuffix) {
+			continue
+		}
 		idle, err := isIdle(dir)
 		if err != nil {
 			return err
@@ -252,12 +260,13 @@ func removeIdle() error {
 		if !idle {
 			continue
 		}
-		removed := dir + removedSuffix
+		// Its removal may still go on when the next one of the same name ends.
+		removed := fmt.Sprintf("%s-%d%s", dir, time.Now().UnixNano(), removedSuffix)
 		if err := os.Rename(dir, removed); err != nil {
 			return fmt.Errorf("remove attach set: %w", err)
 		}
-		if err := os.RemoveAll(removed); err != nil {
-			return fmt.Errorf("remove attach set: %w", err)
+		if err := startRemover(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -43,9 +43,7 @@ func TestFaultAtEveryStepOfAttaching(t *testing.T) {
 			slices.Contains([]string{"mkdirat", "unlinkat", "renameat", "renameat2", "flock",
 				"statfs"}, s.name))
 	})
-	if left, _ := filepath.Glob(pins + "/*"); len(left) != 0 {
-		t.Errorf("left pinned: %v", left)
-	}
+	nothingPinned(t)
 }
 
 func testFaults(t *testing.T, wanted func(step) bool) {
@@ -173,11 +171,7 @@ func some(all []step, wanted func(step) bool) []step {
 func leftovers(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	sets, err := filepath.Glob(pins + "/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, set := range sets {
+	for _, set := range attachSets(t) {
 		found = append(found, set)
 		for _, name := range []string{"namespaces", "supervisors", "inits"} {
 			m, err := ebpf.LoadPinnedMap(filepath.Join(set, "map-"+name), nil)

@@ -66,13 +66,13 @@ func TestBooksAreClosed(t *testing.T) {
 // inMaps counts the entries of a map of every attach set.
 func inMaps(t *testing.T, name string) int {
 	t.Helper()
-	found, err := filepath.Glob(pins + "/*/map-" + name)
-	if err != nil || len(found) == 0 {
-		t.Fatalf("maps %s: %v, %v", name, found, err)
+	sets := attachSets(t)
+	if len(sets) == 0 {
+		t.Fatal("no attach set")
 	}
 	n := 0
-	for _, path := range found {
-		m, err := ebpf.LoadPinnedMap(path, nil)
+	for _, set := range sets {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(set, "map-"+name), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

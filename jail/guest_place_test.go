@@ -73,11 +73,11 @@ func TestPlaceIsTaken(t *testing.T) {
 
 func namespaces(t *testing.T) *ebpf.Map {
 	t.Helper()
-	found, err := filepath.Glob(pins + "/*/map-namespaces")
-	if err != nil || len(found) != 1 {
-		t.Fatalf("maps of namespaces: %v, %v, want one", found, err)
+	sets := attachSets(t)
+	if len(sets) != 1 {
+		t.Fatalf("attach sets: %v, want one", sets)
 	}
-	m, err := ebpf.LoadPinnedMap(found[0], nil)
+	m, err := ebpf.LoadPinnedMap(filepath.Join(sets[0], "map-namespaces"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,7 @@ var stopKeeping func()
 func withoutKeeping(t *testing.T) {
 	t.Helper()
 	stopKeeping()
+	gone(t, "*-old")
 	t.Cleanup(func() {
 		stop, err := keepAttached()
 		if err != nil {
@@ -385,13 +386,7 @@ func TestBadInput(t *testing.T) {
 func TestLastJailTakesTheAttachSetAway(t *testing.T) {
 	stopKeeping()
 	dir := project(t)
-	sets := func() int {
-		found, err := filepath.Glob(pins + "/*")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(found)
-	}
+	sets := func() int { return len(attachSets(t)) }
 	cmd := jailed(dir, nil, "sleep")
 	start(t, cmd)
 	run(t, jailed(dir, nil, "exit", "0"))
@@ -403,6 +398,32 @@ func TestLastJailTakesTheAttachSetAway(t *testing.T) {
 	if n := sets(); n != 0 {
 		t.Errorf("%d attach sets after the last jail, want 0", n)
 	}
+	nothingPinned(t)
+}
+
+// attachSets are those that a jail would use. One that is being removed is not.
+func attachSets(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(pins + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(found, func(set string) bool { return strings.HasSuffix(set, "-old") })
+}
+
+// nothingPinned waits for the removal of attach sets, which nobody else does.
+func nothingPinned(t *testing.T) {
+	t.Helper()
+	gone(t, "*")
+}
+
+// gone waits until no attach set has a name like that.
+func gone(t *testing.T, pattern string) {
+	t.Helper()
+	eventually(t, "no attach set is called "+pattern, func() bool {
+		left, err := filepath.Glob(pins + "/" + pattern)
+		return err == nil && len(left) == 0
+	})
 }
 
 // Killed without warning, a supervisor takes its whole jail with it, nothing
@@ -430,9 +451,7 @@ func TestSupervisorKilled(t *testing.T) {
 	if out != "ok\n" {
 		t.Errorf("after killed supervisors: got %q, stderr %s", out, stderr)
 	}
-	if left, _ := filepath.Glob(pins + "/*"); len(left) != 0 {
-		t.Errorf("left pinned: %v", left)
-	}
+	nothingPinned(t)
 	if left, _ := filepath.Glob("/run/agent-lock/*.*"); len(left) != 0 {
 		t.Errorf("left locked: %v", left)
 	}
