@@ -18,11 +18,12 @@ const beatEvery = time.Second
 
 // channel writes frames. It is pid 1's alone: close-on-exec, its node removed.
 type channel struct {
-	mu   sync.Mutex
-	port *os.File
-	next uint64
-	err  error
-	step listener
+	mu    sync.Mutex
+	port  *os.File
+	next  uint64
+	ended bool // nothing follows the end frame, no sign of life either
+	err   error
+	step  listener
 }
 
 func openChannel(device string) (*channel, error) {
@@ -53,6 +54,10 @@ func openChannel(device string) (*channel, error) {
 func (c *channel) send(kind frameKind, payload any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended = kind == frameEnd
 	line, err := encodeFrame(c.next, kind, payload)
 	if err == nil {
 		c.next++
