@@ -84,59 +84,57 @@ func (u User) do(f func() error) error {
 	if !u.foreign() {
 		return f()
 	}
-	c, err := clerks.take(u)
+	t, err := userThreads.take(u)
 	if err != nil {
 		return err
 	}
-	defer clerks.put(u, c)
-	c.work <- f
-	return <-c.done
+	defer userThreads.put(u, t)
+	t.work <- f
+	return <-t.done
 }
 
-// A clerk is a thread with the file system identity of a user. Making one takes longer than
-// most of what they do, so they stay, as many as were at work at a time.
-type clerk struct {
+// A userThread has the file system identity of a user. Making one takes longer than most
+// of what they do, so they stay, as many as were at work at a time.
+type userThread struct {
 	work chan func() error
 	done chan error
 }
 
-// clerks are those without work, by their uid and gid.
-var clerks = clerkPool{idle: map[[2]int][]clerk{}}
+// userThreads are those without work.
+var userThreads = threadPool{idle: map[User][]userThread{}}
 
-type clerkPool struct {
+type threadPool struct {
 	sync.Mutex
-	idle map[[2]int][]clerk
+	idle map[User][]userThread
 }
 
-func (p *clerkPool) take(u User) (clerk, error) {
+func (p *threadPool) take(u User) (userThread, error) {
 	p.Lock()
 	defer p.Unlock()
-	key := [2]int{u.UID, u.GID}
-	if n := len(p.idle[key]); n > 0 {
-		c := p.idle[key][n-1]
-		p.idle[key] = p.idle[key][:n-1]
-		return c, nil
+	if idle := p.idle[u]; len(idle) > 0 {
+		last := len(idle) - 1
+		p.idle[u] = idle[:last]
+		return idle[last], nil
 	}
-	c := clerk{work: make(chan func() error), done: make(chan error)}
-	go c.serve(u)
-	return c, <-c.done
+	t := userThread{work: make(chan func() error), done: make(chan error)}
+	go t.serve(u)
+	return t, <-t.done
 }
 
-func (p *clerkPool) put(u User, c clerk) {
+func (p *threadPool) put(u User, t userThread) {
 	p.Lock()
 	defer p.Unlock()
-	key := [2]int{u.UID, u.GID}
-	p.idle[key] = append(p.idle[key], c)
+	p.idle[u] = append(p.idle[u], t)
 }
 
-// serve is the clerk's thread. It reports first whether it has become the user.
-func (c clerk) serve(u User) {
+// serve is what the thread does. It reports first whether it has become the user.
+func (t userThread) serve(u User) {
 	runtime.LockOSThread() // not unlocked: the thread is of no use to others
 	err := u.assume()
-	c.done <- err
+	t.done <- err
 	for err == nil {
-		f := <-c.work
-		c.done <- f()
+		f := <-t.work
+		t.done <- f()
 	}
 }
 

@@ -89,8 +89,8 @@ static __always_inline int check_use(struct current_jail *c, struct dentry *dent
 /* Changing what exists, without an open. */
 static __always_inline int check_change(struct current_jail *c, struct dentry *dentry)
 {
-	dentry = plain(dentry);
-	return check_use(c, dentry, RIGHT_WRITE, rights_found(c->jail, dentry));
+	dentry = untrusted(dentry);
+	return check_use(c, dentry, RIGHT_WRITE, rights_cold(c->jail, dentry));
 }
 
 /*
@@ -116,10 +116,8 @@ static __noinline __u32 entry_rights(struct current_jail *c, struct dentry *entr
 
 static __always_inline int check_entry(struct current_jail *c, struct dentry *entry)
 {
-	__u32 given;
+	__u32 given = entry_rights(c, entry, is_directory(entry));
 
-	entry = plain(entry);
-	given = entry_rights(c, entry, is_directory(entry));
 	if (given & RIGHT_WRITE)
 		return 0;
 	return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
@@ -129,7 +127,7 @@ static __always_inline int check_removal(struct current_jail *c, struct dentry *
 {
 	int error;
 
-	entry = plain(entry);
+	entry = untrusted(entry);
 	error = check_entry(c, entry);
 	if (!error && is_repository(c->jail, entry))
 		remember(c->jail, entry, identity_of(entry));
@@ -141,7 +139,7 @@ static __always_inline int check_new(struct current_jail *c, struct dentry *entr
 {
 	__u32 given;
 
-	entry = plain(entry);
+	entry = untrusted(entry);
 	given = entry_rights(c, entry, directory);
 	if (!(given & RIGHT_WRITE))
 		return refuse(c, entry, RIGHT_WRITE, given, ERROR(EACCES));
@@ -208,7 +206,7 @@ int BPF_PROG(file_receive, struct file *file, int ret)
 	if (!is_own_socket(&c, file)) /* it may be connected to anybody */
 		return refuse(&c, dentry, RIGHT_CONNECT, 0, ERROR(EACCES));
 	want = wanted_by(file);
-	given = rights_found(c.jail, dentry);
+	given = rights_cold(c.jail, dentry);
 	if (!want) /* O_PATH */
 		return check_look(&c, dentry, given);
 	return check_use(&c, dentry, want, given);
@@ -269,7 +267,7 @@ int BPF_PROG(path_symlink, const struct path *dir, struct dentry *dentry, const 
 
 	if (ret || !jailed(&c, HOOK_PATH_SYMLINK))
 		return ret;
-	return check_entry(&c, dentry);
+	return check_entry(&c, untrusted(dentry));
 }
 
 /*
@@ -300,7 +298,7 @@ int BPF_PROG(path_link, struct dentry *old_dentry, const struct path *new_dir,
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
-	return check_link(&c, plain(old_dentry), plain(new_dentry));
+	return check_link(&c, untrusted(old_dentry), untrusted(new_dentry));
 }
 
 /* Does moving a directory to a name change what is free of rules for names in it? */
@@ -358,7 +356,7 @@ int BPF_PROG(path_rename, const struct path *old_dir, struct dentry *old_dentry,
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	return check_rename(&c, plain(old_dentry), plain(new_dentry), flags);
+	return check_rename(&c, untrusted(old_dentry), untrusted(new_dentry), flags);
 }
 
 SEC("lsm/path_truncate")
@@ -467,7 +465,7 @@ static __always_inline int looked_at(struct dentry *dentry, __u32 hook, int ret)
 
 	if (ret || !jailed(&c, hook))
 		return ret;
-	return check_look(&c, dentry, rights_found(c.jail, dentry));
+	return check_look(&c, dentry, rights_cold(c.jail, dentry));
 }
 
 /* stat(2): the one that is asked all the time. */
@@ -521,7 +519,7 @@ int BPF_PROG(sb_statfs, struct dentry *dentry, int ret)
 		return ret;
 	if (answers_for_overlay(&c, dentry))
 		return 0;
-	return check_look(&c, dentry, rights_found(c.jail, dentry));
+	return check_look(&c, dentry, rights_cold(c.jail, dentry));
 }
 
 /* inotify and fanotify: names and times of what happens elsewhere. */
@@ -532,7 +530,7 @@ int BPF_PROG(path_notify, const struct path *path, __u64 mask, unsigned int obj_
 
 	if (ret || !jailed(&c, HOOK_PATH_NOTIFY))
 		return ret;
-	return check_use(&c, path->dentry, RIGHT_READ, rights_found(c.jail, path->dentry));
+	return check_use(&c, path->dentry, RIGHT_READ, rights_cold(c.jail, path->dentry));
 }
 
 /* What an ioctl on a file or directory may ask of one that is only readable. */

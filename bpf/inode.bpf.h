@@ -16,7 +16,7 @@ static __always_inline int entry_changed(struct dentry *dentry, __u32 hook, int 
 
 	if (ret || !jailed(&c, hook))
 		return ret;
-	return check_entry(&c, dentry);
+	return check_entry(&c, untrusted(dentry));
 }
 
 static __always_inline int entry_removed(struct dentry *dentry, __u32 hook, int ret)
@@ -91,7 +91,7 @@ int BPF_PROG(inode_link, struct dentry *old_dentry, struct inode *dir, struct de
 
 	if (ret || !jailed(&c, HOOK_PATH_LINK))
 		return ret;
-	return check_link(&c, plain(old_dentry), plain(new_dentry));
+	return check_link(&c, untrusted(old_dentry), untrusted(new_dentry));
 }
 
 /*
@@ -109,7 +109,7 @@ int BPF_PROG(inode_rename, struct inode *old_dir, struct dentry *old_dentry, str
 
 	if (ret || !jailed(&c, HOOK_PATH_RENAME))
 		return ret;
-	return check_rename(&c, plain(old_dentry), plain(new_dentry),
+	return check_rename(&c, untrusted(old_dentry), untrusted(new_dentry),
 			    exchange ? RENAME_EXCHANGE : 0);
 }
 

@@ -62,7 +62,7 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
  * the names of all of the kernel's types (btf_nested_type_is_trusted()); that was half of
  * what it took to load the programs. Of 6.2 and later.
  */
-static __always_inline struct dentry *plain(struct dentry *dentry)
+static __always_inline struct dentry *untrusted(struct dentry *dentry)
 {
 	if (bpf_rdonly_cast)
 		return bpf_rdonly_cast(dentry, bpf_core_type_id_kernel(struct dentry));
@@ -247,7 +247,7 @@ static __noinline __u32 rights_at(const struct jail *jail, struct dentry *dentry
 }
 
 /* For what is asked seldom, so that it costs the verifier little. */
-static __noinline __u32 rights_found(const struct jail *jail, struct dentry *dentry)
+static __noinline __u32 rights_cold(const struct jail *jail, struct dentry *dentry)
 {
 	struct dentry *at;
 	const struct label *label = climb(jail, dentry, &at);

@@ -115,13 +115,19 @@ func removeHalves() error {
 			return err
 		}
 	}
-	halves, err := filepath.Glob(filepath.Join(pinRoot, "*"+unfinishedSuffix))
+	return removeSets(unfinishedSuffix)
+}
+
+// removeSets removes those whose names end so: the last links to their programs go with the
+// pins. Several processes may be at it.
+func removeSets(suffix string) error {
+	sets, err := filepath.Glob(filepath.Join(pinRoot, "*"+suffix))
 	if err != nil {
 		return err
 	}
-	for _, dir := range halves {
+	for _, dir := range sets {
 		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove an unfinished attach set: %w", err)
+			return fmt.Errorf("remove attach set: %w", err)
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ static __always_inline int check_peer(struct current_jail *c, struct sock *other
 	dentry = unix->path.dentry;
 	if (!dentry)
 		return refuse(c, NULL, RIGHT_CONNECT, 0, ERROR(ECONNREFUSED));
-	given = rights_found(c->jail, dentry);
+	given = rights_cold(c->jail, dentry);
 	if (given & RIGHT_CONNECT)
 		return 0;
 	if (given & RIGHT_ANY || c->jail->flags & JAIL_SHOW_OUTSIDE)

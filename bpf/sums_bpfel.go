@@ -3,6 +3,6 @@
 package bpf
 
 const (
-	sumAMD64 = "3e8ce99150871059"
-	sumARM64 = "3e8ce99150871059"
+	sumAMD64 = "478f85fd56644172"
+	sumARM64 = "478f85fd56644172"
 )
