@@ -24,6 +24,15 @@ var namespaces = []Case{
 		Attack: inUserns("userns"), Meanwhile: compareUserns,
 		Judge: seen("a process of the jail is in another user namespace than its first one"),
 	},
+	{
+		Name: "ns_pid", Family: "namespaces", Source: "D44 " + namespaceSource,
+		What:  "reads the file in a pid namespace of its own, in a user namespace",
+		Calls: "clone(CLONE_NEWPID), execve, openat", Needs: needsUserns,
+		Hooks: []string{"userns_create", "file_open"}, Judge: tokenRead,
+		Attack: func(t *Target) ([]byte, error) {
+			return start(os.Args[0], ownUserns(unix.CLONE_NEWPID), "read", t.Secret)
+		},
+	},
 	namespace("ns_bind_mount", "bind", namespaceSource, "sb_mount",
 		"mounts the outside directory into the project", "mount, openat"),
 	namespace("ns_chroot", "chroot", "D36", "path_chroot",
@@ -49,19 +58,23 @@ func namespace(name, step, source, hook, what, calls string) Case {
 	}
 }
 
-// inUserns is an attack that runs a step in new user and mount namespaces, in
-// which the user is root: another id would lose its capabilities at exec.
+// ownUserns makes a process in a new user namespace, in which the user is root: another
+// id would lose its capabilities at exec; and in further new ones.
+func ownUserns(further uintptr) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | further,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+}
+
+// inUserns is an attack that runs a step in new user and mount namespaces.
 func inUserns(step string) func(*Target) ([]byte, error) {
 	return func(t *Target) ([]byte, error) {
 		if step == "userns" && !controlIsSocket() {
 			return nil, errNoSocket
 		}
-		attr := &syscall.SysProcAttr{
-			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-		}
-		return start(os.Args[0], attr, step, t.Outside, t.Work)
+		return start(os.Args[0], ownUserns(unix.CLONE_NEWNS), step, t.Outside, t.Work)
 	}
 }
 

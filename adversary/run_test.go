@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -185,7 +186,13 @@ var badCases = []Case{
 	badCase("bad_filtered", func(*Target) ([]byte, error) { return filtered() }),
 	badCase("bad_unready", func(*Target) ([]byte, error) { return nil, need(os.ErrNotExist) }),
 	badCase("bad_claim", func(*Target) ([]byte, error) { return []byte("I did it"), nil }),
-	badCase("bad_good", func(t *Target) ([]byte, error) { return read(t.Secret) }),
+	badCase("bad_strays", func(*Target) ([]byte, error) { return nil, os.Chdir("/") }),
+	badCase("bad_good", func(t *Target) ([]byte, error) {
+		if dir, err := os.Getwd(); err != nil || dir != t.Project {
+			return nil, need(fmt.Errorf("the directory is %s: %w", dir, err))
+		}
+		return read(t.Secret)
+	}),
 }
 
 // multiplied is an argument of what bad_forks leaves.
@@ -253,7 +260,8 @@ func TestBadCases(t *testing.T) {
 			"bad_panic": report.Broken, "bad_exit": report.Broken, "bad_hang": report.Broken,
 			"bad_forks":    report.Broken,
 			"bad_filtered": report.Denied,
-			"bad_unready":  report.Broken, "bad_claim": report.Denied, "bad_good": report.Leaked,
+			"bad_unready":  report.Broken, "bad_claim": report.Denied,
+			"bad_strays": report.Denied, "bad_good": report.Leaked,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("outcomes of bad cases, fresh=%t (-want +got):\n%s", fresh, diff)
@@ -261,6 +269,44 @@ func TestBadCases(t *testing.T) {
 		if left, err := exec.Command("pgrep", "-fc", multiplied).Output(); err == nil {
 			t.Errorf("%s processes are left of bad_forks", bytes.TrimSpace(left))
 		}
+	}
+}
+
+// The number of a thread names its process too, to some system calls.
+func TestOwnProcess(t *testing.T) {
+	runtime.LockOSThread() // two threads, one of which is not the leader
+	defer runtime.UnlockOSThread()
+	tids, done := make(chan int), make(chan struct{})
+	defer close(done)
+	go func() {
+		runtime.LockOSThread()
+		tids <- unix.Gettid()
+		<-done
+	}()
+	thread := max(<-tids, unix.Gettid())
+	other := exec.Command("sleep", "100")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = other.Process.Kill()
+		_ = other.Wait()
+	}()
+	for _, tt := range []struct {
+		name string
+		pid  int
+		want bool
+	}{
+		{"process", os.Getpid(), true},
+		{"thread", thread, true},
+		{"parent", os.Getppid(), true},
+		{"other", other.Process.Pid, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, err := ownProcess(tt.pid); got != tt.want {
+				t.Errorf("ownProcess(%d) = %t, %v; want %t", tt.pid, got, err, tt.want)
+			}
+		})
 	}
 }
 
