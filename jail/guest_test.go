@@ -383,6 +383,22 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// The command's process may have failed, and pid 1 be gone, before the supervisor looks at
+// the jail's directories: it does about every other time.
+func TestFailedCommandSaysWhy(t *testing.T) {
+	closed := t.TempDir()
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		_, stderr, status := run(t, jailed(closed, nil, "exit", "0"))
+		if status != 125 || !strings.Contains(stderr, "enter "+closed) {
+			t.Fatalf("status %d, stderr %q; want 125, and that the user may not enter %s", status,
+				stderr, closed)
+		}
+	}
+}
+
 func TestLastJailTakesTheAttachSetAway(t *testing.T) {
 	stopKeeping()
 	dir := project(t)
