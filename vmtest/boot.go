@@ -41,6 +41,7 @@ type guest struct {
 	plan     plan
 	limits   limits
 	onText   func(textPayload)
+	onStep   func(Step)     // as it begins
 	messages <-chan Message // nil: none come
 	machine  *machine
 	record   *record
@@ -210,8 +211,7 @@ func (g *guest) frame(f frame) error {
 		}
 		g.guestError = e.Message
 	case frameStart:
-		g.started = true
-		g.say()
+		return g.begin(f)
 	case frameEnd:
 		var e endPayload
 		if err := f.decode(&e); err != nil {
@@ -222,6 +222,22 @@ func (g *guest) frame(f frame) error {
 	default:
 		return fmt.Errorf("frame %d has unknown kind %q", f.seq, f.kind)
 	}
+	return nil
+}
+
+// begin takes the frame with which a step begins.
+func (g *guest) begin(f frame) error {
+	var s stepPayload
+	if err := f.decode(&s); err != nil {
+		return err
+	}
+	if s.Step != len(g.cell.Steps) || s.Step >= len(g.plan.Steps) {
+		return fmt.Errorf("step %d of %d begins, want step %d", s.Step, len(g.plan.Steps),
+			len(g.cell.Steps))
+	}
+	g.onStep(g.plan.Steps[s.Step])
+	g.started = true
+	g.say()
 	return nil
 }
 

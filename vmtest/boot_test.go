@@ -29,6 +29,7 @@ func follow(t *testing.T, ctx context.Context, qemu string, l limits) *guest {
 		cell:    &Cell{Label: "x", Fault: FaultQEMU},
 		limits:  l,
 		onText:  func(textPayload) {},
+		onStep:  func(Step) {},
 		record:  &record{nopCloser{}, nopCloser{}},
 		results: map[int][]report.Result{},
 		stream:  stream{nonce: "00"},

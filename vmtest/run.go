@@ -117,6 +117,11 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		results:  make(map[int][]report.Result),
 		messages: r.cfg.Messages,
 		onText:   func(t textPayload) { out.write(t.Data, r.writerFor(t)) },
+		onStep: func(s Step) {
+			if s.Results { // which takes minutes and prints nothing meanwhile
+				r.cfg.Logf("%s: %s", label, s.Name)
+			}
+		},
 	}
 	spec := machineSpec{
 		machineType: r.cfg.machine(a),

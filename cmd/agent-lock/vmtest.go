@@ -378,7 +378,7 @@ func (f vmtestFlags) plan() ([]vmtest.Step, error) {
 		steps = append(steps, vmtest.Step{Name: "demo", Argv: []string{"agent-lock", "guest-demo"},
 			Check: mustSucceed})
 	}
-	load := vmtest.Step{Name: "guest-load", Argv: []string{"agent-lock", "guest-load"},
+	load := vmtest.Step{Name: "load every program", Argv: []string{"agent-lock", "guest-load"},
 		Results: true, Quiet: !f.verbose, Check: vmtest.BadIsStatus, Timeout: suiteTimeout}
 	if len(f.objects) > 0 {
 		for _, o := range f.guestObjects() {
@@ -425,7 +425,7 @@ const suiteTimeout = 20 * time.Minute
 
 func (f vmtestFlags) suite(layers, user string) vmtest.Step {
 	s := vmtest.Step{
-		Name:    "adversary as " + user,
+		Name:    "attack as " + user,
 		Argv:    []string{"agent-lock", "adversary", "--json", "-"},
 		Results: true,
 		Quiet:   !f.verbose,
