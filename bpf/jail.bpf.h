@@ -235,6 +235,7 @@ struct overlay {
 struct descriptor {
 	__u64 inode;  /* address */
 	__u64 dentry; /* address */
+	__u64 parent; /* of the dentry, which is another than its mount shows where it is a root */
 	__u32 tgid;   /* in the initial pid namespace */
 	__u32 pidns;  /* inode number */
 	__u32 fd;

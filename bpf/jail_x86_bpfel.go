@@ -17,6 +17,7 @@ type jailDescriptor struct {
 	_        structs.HostLayout
 	Inode    uint64
 	Dentry   uint64
+	Parent   uint64
 	Tgid     uint32
 	Pidns    uint32
 	Fd       uint32

@@ -38,6 +38,7 @@ int descriptors(struct bpf_iter__task_file *ctx)
 		return 0;
 	d.inode = (__u64)file->f_inode;
 	d.dentry = (__u64)file->f_path.dentry;
+	d.parent = (__u64)file->f_path.dentry->d_parent;
 	d.tgid = task->tgid;
 	d.pidns = nsproxy->pid_ns_for_children->ns.inum;
 	d.fd = ctx->fd;

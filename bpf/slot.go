@@ -239,6 +239,7 @@ func drain(r *ringbuf.Reader) error {
 type Descriptor struct {
 	FD            int
 	Inode, Dentry uint64
+	Parent        uint64    // the dentry above it in its file system
 	Overlays      []Overlay // that it is on, when [Slot.ExpectOverlays] was called
 }
 
@@ -271,7 +272,7 @@ func (s *Slot) Look() (fds []Descriptor, self Process, children []Process, err e
 		p := Process{TGID: d.Tgid, PIDNS: d.Pidns}
 		if d.Child == 0 {
 			self = p
-			fds = append(fds, Descriptor{int(d.Fd), d.Inode, d.Dentry, overlaysOf(d)})
+			fds = append(fds, Descriptor{int(d.Fd), d.Inode, d.Dentry, d.Parent, overlaysOf(d)})
 		} else if !seen[p] {
 			seen[p] = true
 			children = append(children, p)

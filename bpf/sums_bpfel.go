@@ -3,6 +3,6 @@
 package bpf
 
 const (
-	sumAMD64 = "478f85fd56644172"
-	sumARM64 = "478f85fd56644172"
+	sumAMD64 = "5931fb22209b9e85"
+	sumARM64 = "5931fb22209b9e85"
 )

@@ -352,6 +352,7 @@ func (r *rules) addresses(fds []bpf.Descriptor) (map[uint64]bpf.Rights, []bpf.Na
 		}
 		labels[at] = l.rights
 	}
+	r.showMounted(labels, descriptors)
 	names := nameRules(r.policy.Names)
 	for _, n := range r.names {
 		at := descriptors[n.dir].Dentry
@@ -369,6 +370,17 @@ func (r *rules) addresses(fds []bpf.Descriptor) (map[uint64]bpf.Rights, []bpf.Na
 			Kind: bpf.NameRights, Rights: n.rights})
 	}
 	return labels, names, nil
+}
+
+// showMounted has the labels of files found that are mounted by themselves, in a view for
+// one: what is above those in their own file system is nowhere in the jail.
+func (r *rules) showMounted(labels map[uint64]bpf.Rights, descriptors map[int]bpf.Descriptor) {
+	for _, l := range r.labels {
+		parent := descriptors[l.fd].Parent
+		if _, ok := labels[parent]; !ok && !l.dir && l.ruled {
+			labels[parent] = bpf.Files | bpf.Way
+		}
+	}
 }
 
 // nameRules are the rules for names that hold anywhere in the project.

@@ -164,10 +164,13 @@ func TestAddresses(t *testing.T) {
 		{1, 3}: {fd: 5, ruled: true},
 		{1, 4}: {fd: 6}, // seen on the way, and nothing else
 	}, names: []nameRule{{entry: entry{3, "n"}, prefix: true, rights: bpf.Write}}}
-	fds := []bpf.Descriptor{{FD: 3, Inode: 0x10, Dentry: 0x11}, {FD: 4, Inode: 0x20, Dentry: 0x21},
-		{FD: 5, Inode: 0x30, Dentry: 0x31}, {FD: 6, Inode: 0x40, Dentry: 0x41}}
+	fds := []bpf.Descriptor{{FD: 3, Inode: 0x10, Dentry: 0x11, Parent: 0x1},
+		{FD: 4, Inode: 0x20, Dentry: 0x21, Parent: 0x11},
+		{FD: 5, Inode: 0x30, Dentry: 0x31, Parent: 0x50}, // mounted by itself
+		{FD: 6, Inode: 0x40, Dentry: 0x41, Parent: 0x60}}
 	labels, names, err := r.addresses(fds)
-	want := map[uint64]bpf.Rights{0x11: bpf.Self | bpf.Names, 0x20: bpf.Read, 0x30: 0}
+	want := map[uint64]bpf.Rights{0x11: bpf.Self | bpf.Names, 0x20: bpf.Read, 0x30: 0,
+		0x50: bpf.Files | bpf.Way}
 	if diff := cmp.Diff(want, labels); diff != "" || err != nil {
 		t.Fatalf("addresses: %v (-want +got):\n%s", err, diff)
 	}
