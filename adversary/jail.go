@@ -18,6 +18,9 @@ type Jail struct {
 	// to run in the jail is appended. "{log}" is a file that is not there yet, for a
 	// jail that appends a line to it for each denial.
 	Argv []string
+	// Absent says that what is outside is not there for it: it has nothing to refuse,
+	// and to record, when that is not found (ENOENT).
+	Absent bool
 	// AsUser runs the jail as the invoking user even if this process is root.
 	AsUser bool
 	// Known names the cases that this jail documents as not stopped, with the

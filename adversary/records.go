@@ -91,7 +91,7 @@ const (
 )
 
 // recorded reports whether the jail has recorded a denial since the last call. The
-// attacker makes one more attempt, at a file that is there for that: records come in
+// attacker makes one more attempt, to write a file that is there for that: records come in
 // order, so what is before its own belongs to the case.
 func (s *session) recorded() (bool, error) {
 	var lines []string
@@ -110,7 +110,7 @@ func (s *session) recorded() (bool, error) {
 		}
 		if try == fenceTries || len(s.fences) == 1 {
 			return false, s.end(fmt.Errorf("the jail does not record, with its path, that a "+
-				"file outside was not read: %w", err))
+				"file outside was not opened: %w", err))
 		}
 		s.fences = s.fences[1:]
 	}

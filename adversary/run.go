@@ -287,7 +287,7 @@ func (r *runner) score(res *report.Result) error {
 	case res.Outcome != report.Denied:
 	case recorded:
 		res.Record = report.Recorded
-	case res.Errno != "":
+	case res.Errno != "" && !(r.opt.Jail.Absent && res.Errno == "ENOENT"):
 		res.Record = report.Unrecorded
 	}
 	return nil

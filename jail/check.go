@@ -35,6 +35,11 @@ func settle(cfg Config) (Config, error) {
 	if cfg.Held != nil {
 		cfg.Held(cfg.Layers.describe(kernel))
 	}
+	if cfg.Layers.View {
+		if err := refusesInView(cfg.Policy); err != nil {
+			return cfg, err
+		}
+	}
 	if cfg.Layers.BPF {
 		return cfg, nil
 	}

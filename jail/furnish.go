@@ -14,67 +14,75 @@ import (
 
 // furnish gives the jail's namespaces what is in them, but for what needs its /proc.
 func furnish(s setup) (writable, error) {
-	view, err := makeMounts(s)
+	w, err := makeMounts(s)
+	if err == nil && s.Layers.View {
+		err = makeView(s)
+	}
 	if err != nil {
-		return view, err
+		return w, err
 	}
 	if s.Spaces&unix.CLONE_NEWUTS != 0 { // else the name is the host's
 		if err := unix.Sethostname([]byte("jail")); err != nil {
-			return view, fmt.Errorf("set host name: %w", err)
+			return w, fmt.Errorf("set host name: %w", err)
 		}
 	}
 	if s.Spaces&unix.CLONE_NEWNET != 0 {
-		return view, raiseLoopback()
+		return w, raiseLoopback()
 	}
-	return view, nil
+	return w, nil
 }
 
 // makeMounts gives the jail its own terminals and private directories.
-func makeMounts(s setup) (view writable, err error) {
+func makeMounts(s setup) (w writable, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return view, fmt.Errorf("make mounts private: %w", err)
+		return w, fmt.Errorf("make mounts private: %w", err)
 	}
 	files, err := openKept(s.Keep)
 	if err != nil {
-		return view, err
+		return w, err
 	}
-	if !s.Layers.BPF && !slices.Contains(s.Drop, DropMounts) {
-		if view, err = readOnlyBut(s.Rules); err != nil {
-			return view, err
+	if !s.Layers.BPF && !s.Layers.View && !slices.Contains(s.Drop, DropMounts) {
+		if w, err = readOnlyBut(s.Rules); err != nil {
+			return w, err
 		}
 	}
 	ptys := "newinstance,ptmxmode=0666,mode=0620"
 	err = unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, ptys)
 	// Where there are none, there are none of the host's either.
 	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENOENT) {
-		return view, fmt.Errorf("mount /dev/pts: %w", err)
+		return w, fmt.Errorf("mount /dev/pts: %w", err)
 	}
 	if err := coverCgroups(s.Spaces); err != nil {
-		return view, err
+		return w, err
 	}
 	for _, dir := range policy.Private {
 		err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return view, fmt.Errorf("mount %s: %w", dir, err)
+			return w, fmt.Errorf("mount %s: %w", dir, err)
 		}
 	}
 	runtimeDir := s.User.runtimeDir()
 	if err := os.Mkdir(runtimeDir, 0o700); err == nil {
 		if err := os.Chown(runtimeDir, s.User.UID, s.User.GID); err != nil {
-			return view, fmt.Errorf("make %s: %w", runtimeDir, err)
+			return w, fmt.Errorf("make %s: %w", runtimeDir, err)
 		}
 	}
-	return view, bindKept(files)
+	return w, bindKept(files)
 }
 
-// furnishRest mounts what may lie below /proc: without the BPF layer, mounts keep what
-// rules take away.
-func furnishRest(s setup, view writable) error {
-	if s.Layers.BPF {
+// furnishRest mounts what may lie below /proc: without the BPF layer, and in a view, mounts
+// keep what rules take away.
+func furnishRest(s setup, w writable) error {
+	if s.Layers.BPF && !s.Layers.View {
 		return nil
 	}
-	if err := view.put(); err != nil {
+	if err := w.put(); err != nil {
 		return err
+	}
+	if s.Layers.View && !s.Layers.BPF && s.User.UID == 0 { // who owns all of /proc/sys
+		if err := lessen("/proc", policy.Write); err != nil {
+			return fmt.Errorf("make /proc read-only: %w", err)
+		}
 	}
 	return maskRules(s.Rules)
 }

@@ -32,7 +32,7 @@ func TestLayers(t *testing.T) {
 		record   bool
 	}{
 		{"", "2", 0, "ENOENT\n", "EACCES\n", true},
-		{"all", "2", landlockHere(), "ENOENT\n", "EACCES\n", true},
+		{"bpf,landlock,seccomp", "2", landlockHere(), "ENOENT\n", "EACCES\n", true},
 		{"bpf", "0", 0, "ENOENT\n", "EACCES\n", true},
 		{"landlock,seccomp", "2", 1, "EACCES\n", "EROFS\n", false},
 		{"landlock", "0", 1, "EACCES\n", "EROFS\n", false},
@@ -77,7 +77,7 @@ func TestLayersThatCannotBe(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		{"unknown", []string{"--layers", "selinux"}, "bpf, landlock or seccomp"},
+		{"unknown", []string{"--layers", "selinux"}, "bpf, landlock, seccomp or view"},
 		{"seccomp_alone", []string{"--layers", "seccomp"}, "keeps no file"},
 		{"hardlinks", []string{"--layers", "landlock", "--hardlinks", "deny"},
 			"cannot be kept without the bpf layer"},

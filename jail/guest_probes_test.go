@@ -28,6 +28,7 @@ var probes = map[string]func(args []string) int{
 	"open":    func(args []string) int { return tryOpen(args[0], os.O_RDONLY) },
 	"write":   func(args []string) int { return tryOpen(args[0], os.O_WRONLY) },
 	"create":  func(args []string) int { return tryOpen(args[0], os.O_WRONLY|os.O_CREATE) },
+	"access":  func(args []string) int { return answer(unix.Access(args[0], unix.F_OK)) },
 	"list":    listDir,
 	"sleep":   func([]string) int { fmt.Println("up"); time.Sleep(time.Hour); return 0 },
 	"forks":   forkAndTry,
@@ -35,14 +36,30 @@ var probes = map[string]func(args []string) int{
 	"term":    waitForTerm,
 }
 
+func init() { probes["several"] = several } // which would else refer to itself
+
+// several runs probes of one argument, given in pairs.
+func several(args []string) int {
+	for ; len(args) > 1; args = args[2:] {
+		probes[args[0]](args[1:2])
+	}
+	return 0
+}
+
 func tryOpen(path string, flags int) int {
 	f, err := os.OpenFile(path, flags, 0o644)
+	if err == nil {
+		f.Close()
+	}
+	return answer(err)
+}
+
+func answer(err error) int {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		fmt.Println(unix.ErrnoName(errno))
 		return 1
 	}
-	f.Close()
 	fmt.Println("ok")
 	return 0
 }

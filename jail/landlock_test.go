@@ -315,7 +315,8 @@ func TestLandlockRights(t *testing.T) {
 
 func TestParseLayers(t *testing.T) {
 	for list, want := range map[string]string{
-		"all": "bpf,landlock,seccomp", "bpf": "bpf", "seccomp,landlock": "landlock,seccomp",
+		"all": "bpf,landlock,seccomp,view", "bpf": "bpf", "seccomp,landlock": "landlock,seccomp",
+		"view,seccomp": "seccomp,view", "view": "view",
 		"seccomp": "", "": "bpf,seccomp", "bpf,": "", "everything": "",
 	} {
 		got, err := ParseLayers(list)
@@ -335,8 +336,9 @@ func TestSettle(t *testing.T) {
 		want   string
 		says   string // of the error
 	}{
-		{"all", full, "bpf,landlock,seccomp", ""},
-		{"all", bare, "bpf", ""},
+		{"all", full, "bpf,landlock,seccomp,view", ""},
+		{"all", bare, "bpf,view", ""},
+		{"bpf", kernelLayers{}, "", "--layers view runs"},
 		{"bpf,landlock", bare, "", "no Landlock"},
 		{"bpf,seccomp", bare, "", "no seccomp"},
 		{"all", noBPF, "", "--layers landlock,seccomp"},
@@ -369,5 +371,28 @@ func TestRefusesWithout(t *testing.T) {
 	p.Hardlinks = policy.HardlinksDeny
 	if err := refusesWithout(p); err == nil {
 		t.Error("--hardlinks deny was accepted")
+	}
+}
+
+func TestRefusesInView(t *testing.T) {
+	dir := t.TempDir()
+	p := policy.Default(dir, "/home/u")
+	if err := refusesInView(p); err != nil {
+		t.Errorf("the default policy: %v", err)
+	}
+	for path, missing := range map[string]bool{
+		filepath.Join(dir, "there"): false, filepath.Join(dir, "missing"): true,
+		filepath.Join(dir, "there*"): true,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "there"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := policy.Default(dir, "/home/u")
+		if err := p.Allow(path, policy.Read|policy.Write, "--rw", "/home/u"); err != nil {
+			t.Fatal(err)
+		}
+		if err := refusesInView(p); (err != nil) != missing {
+			t.Errorf("--rw %s: %v, want an error: %v", path, err, missing)
+		}
 	}
 }

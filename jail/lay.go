@@ -120,7 +120,7 @@ func (s *script) layCommand(with setup, second secondLayer) error {
 	if err := second.lay(s, rulesetFD); err != nil {
 		return err
 	}
-	if !with.Layers.BPF && !with.Mutant {
+	if !with.Layers.BPF && with.Layers.Landlock && !with.Mutant {
 		s.layInForce()
 	}
 	s.do("restore the signal mask", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK,
@@ -136,7 +136,7 @@ func (s *script) layDrop(with setup) error {
 			point(s, &limits), 0)
 	}
 	for capability := range uintptr(64) {
-		if u.keeps(capability, with.Hooked) {
+		if u.keeps(capability, with) {
 			continue
 		}
 		s.do("drop capabilities for good", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP,
@@ -157,7 +157,7 @@ func (s *script) layDrop(with setup) error {
 	s.do(fmt.Sprintf("set user id %d", uid), unix.SYS_SETRESUID, uid, uid, uid)
 	s.do("keep others from tracing", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
 	s.do(fmt.Sprintf("enter %s as %s", with.Dir, u.Name), unix.SYS_CHDIR, s.text(with.Dir))
-	if err := s.layCapabilities(u, with.Hooked); err != nil {
+	if err := s.layCapabilities(u, with); err != nil {
 		return err
 	}
 	s.do("drop ambient capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT,
@@ -169,14 +169,14 @@ func (s *script) layDrop(with setup) error {
 
 // layCapabilities gives up the capabilities that the command must not have: execve(2)
 // gives root what is inheritable, and what the bounding set still has.
-func (s *script) layCapabilities(u User, hooked bool) error {
+func (s *script) layCapabilities(u User, with setup) error {
 	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var held, kept [2]unix.CapUserData
 	if err := unix.Capget(header, &held[0]); err != nil {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
 	for capability := range uintptr(64) {
-		if bit := uint32(1) << (capability % 32); u.keeps(capability, hooked) {
+		if bit := uint32(1) << (capability % 32); u.keeps(capability, with) {
 			kept[capability/32].Effective |= held[capability/32].Effective & bit
 			kept[capability/32].Permitted |= held[capability/32].Permitted & bit
 		}

@@ -14,16 +14,19 @@ import (
 // Layers are the means by which the kernel is told to hold a jail.
 type Layers struct {
 	BPF, Landlock, Seccomp bool
+	// View is a root directory of the jail's own that holds what rules show alone.
+	View bool
 	// Named says that the user listed them. A layer that nobody named is left out
 	// where the kernel lacks it; one that was named is not.
 	Named bool
 }
 
 // The sets that have a name. Landlock is not in the default: beside the programs it
-// refuses nothing that they let pass, and an open costs a third more with it.
+// refuses nothing that they let pass, and an open costs a third more with it. Nor is the
+// view: what is missing cannot be explained, and no file that a rule names can be replaced.
 var (
 	DefaultLayers = Layers{BPF: true, Seccomp: true}
-	AllLayers     = Layers{BPF: true, Landlock: true, Seccomp: true}
+	AllLayers     = Layers{BPF: true, Landlock: true, Seccomp: true, View: true}
 )
 
 // ParseLayers reads a list such as "landlock,seccomp"; "all" is AllLayers, "" is
@@ -44,13 +47,15 @@ func ParseLayers(list string) (Layers, error) {
 			l.Landlock = true
 		case "seccomp":
 			l.Seccomp = true
+		case "view":
+			l.View = true
 		default:
-			return l, fmt.Errorf("layer %q: it is bpf, landlock or seccomp, or all of them (all)",
-				name)
+			return l, fmt.Errorf("layer %q: it is bpf, landlock, seccomp or view, or all of them "+
+				"(all)", name)
 		}
 	}
-	if !l.BPF && !l.Landlock {
-		return l, errors.New("seccomp alone keeps no file from the jail; add bpf or landlock")
+	if !l.BPF && !l.Landlock && !l.View {
+		return l, errors.New("seccomp alone keeps no file from the jail; add bpf, landlock or view")
 	}
 	return l, nil
 }
@@ -61,7 +66,7 @@ func (l Layers) String() string {
 	for _, layer := range []struct {
 		has  bool
 		name string
-	}{{l.BPF, "bpf"}, {l.Landlock, "landlock"}, {l.Seccomp, "seccomp"}} {
+	}{{l.BPF, "bpf"}, {l.Landlock, "landlock"}, {l.Seccomp, "seccomp"}, {l.View, "view"}} {
 		if layer.has {
 			names = append(names, layer.name)
 		}
@@ -111,13 +116,14 @@ func (l Layers) settle(k kernelLayers) (Layers, error) {
 
 // hint says what can be had without the BPF LSM.
 func (k kernelLayers) hint() string {
-	switch {
-	case k.landlock == 0:
-		return ""
-	case !k.seccomp:
-		return "; --layers landlock runs a weaker jail without it"
+	layers := "landlock"
+	if k.landlock == 0 {
+		layers = "view"
 	}
-	return "; --layers landlock,seccomp runs a weaker jail without it"
+	if k.seccomp {
+		layers += ",seccomp"
+	}
+	return "; --layers " + layers + " runs a weaker jail without it"
 }
 
 // landlockFirst reports whether the kernel asks Landlock before the BPF LSM.
@@ -138,6 +144,9 @@ func (l Layers) describe(k kernelLayers) string {
 	if l.Seccomp {
 		parts = append(parts, "seccomp")
 	}
+	if l.View {
+		parts = append(parts, "view")
+	}
 	return "layers: " + strings.Join(parts, ", ")
 }
 
@@ -147,20 +156,23 @@ type Loss struct {
 	What string
 	// ABI is the first of Landlock that closes it; 0: none does.
 	ABI int
-	// Seccomp says that the filter closes it.
-	Seccomp bool
+	// Seccomp says that the filter closes it, View that the view does.
+	Seccomp, View bool
 }
 
 // Losses returns what a jail without the BPF layer lacks. docs/layers.md lists it.
 func Losses() []Loss {
 	return []Loss{
-		{What: "sizes, times, link targets and attributes outside can be read"},
-		{What: "directories outside can be watched (inotify)"},
+		{What: "sizes, times, link targets and attributes outside can be read",
+			View: true},
+		{What: "directories outside can be watched (inotify)",
+			View: true},
 		{What: "a descriptor that the jail is passed opens what it was opened for"},
 		{What: "a file in the project with another name outside can be changed"},
 		{What: "a rule on a file ends when that file is replaced outside"},
 		{What: "names that run later outside (.git/hooks, .vscode) and .env are not kept"},
-		{What: "what is outside looks refused (EACCES), not missing"},
+		{What: "what is outside looks refused (EACCES), not missing",
+			View: true},
 		{What: "no denials are reported"},
 		{What: "a file that is hidden or protected below a directory that is not shows again " +
 			"when it is replaced outside"},
@@ -171,7 +183,7 @@ func Losses() []Loss {
 		{What: "setpriority(2) reaches the process group that the jail was started in"},
 		{What: "kill(0) reaches the process group that the jail was started in", ABI: 6},
 		{What: "abstract Unix sockets outside can be connected to", ABI: 6},
-		{What: "Unix sockets outside can be connected to by path", ABI: 9},
+		{What: "Unix sockets outside can be connected to by path", ABI: 9, View: true},
 		{What: "user namespaces can be made, and what needs one", Seccomp: true},
 		{What: "the user's keyrings can be read", Seccomp: true},
 		{What: "text can be typed into the terminal, up to Linux 6.1", Seccomp: true},
@@ -183,7 +195,7 @@ func (l Layers) losses(k kernelLayers) []string {
 	var lines []string
 	for _, loss := range Losses() {
 		closed := loss.ABI > 0 && l.Landlock && k.landlock >= loss.ABI ||
-			loss.Seccomp && l.Seccomp
+			loss.Seccomp && l.Seccomp || loss.View && l.View
 		if !closed {
 			lines = append(lines, loss.What)
 		}

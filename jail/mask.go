@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without the BPF layer, mounts take away what Landlock cannot: it gives a directory
-// with all that is below it. They hold for what is there at the start.
+// Without the BPF layer, mounts take away what Landlock and a view cannot: they give a
+// directory with all that is below it. Mounts hold for what is there at the start.
 
 // maskRules covers what a rule takes away from a wider one.
 func maskRules(rules []policy.Rule) error {
@@ -89,13 +89,8 @@ type nothing struct {
 
 func newNothing() (nothing, error) {
 	n := nothing{fd: -1}
-	err := error(unix.ENOENT)
-	for _, place := range policy.Private {
-		if n.path, err = os.MkdirTemp(place, ".nothing-"); err == nil {
-			break
-		}
-	}
-	if err == nil {
+	var err error
+	if n.path, err = makePrivate(".nothing-"); err == nil {
 		n.fd, err = unix.Open(n.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
 	if err == nil {

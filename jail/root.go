@@ -38,8 +38,16 @@ var spared = []uintptr{
 // keeps reports whether the user's command has a capability. Where a hook decides on them
 // root has them all; without it the others are gone: they reach what no
 // other layer keeps (CAP_PERFMON reads the memory of any process, seen on 7.3).
-func (u User) keeps(capability uintptr, hooked bool) bool {
-	return u.Capable && (hooked || slices.Contains(spared, capability))
+func (u User) keeps(capability uintptr, with setup) bool {
+	switch {
+	case !u.Capable:
+		return false
+	case with.Hooked:
+		return true
+	case capability == unix.CAP_SYS_PTRACE && !with.Layers.Landlock:
+		return false // pid 1 shares the supervisor's memory
+	}
+	return slices.Contains(spared, capability)
 }
 
 // coverCgroups mounts the control groups anew where they are mounted: in the jail's

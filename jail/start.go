@@ -34,7 +34,7 @@ type setup struct {
 	Keep    []kept
 	Spaces  uintptr // the namespaces, for clone(2)
 	Layers  Layers
-	Rules   []policy.Rule // for Landlock and mounts; none where BPF holds without
+	Rules   []policy.Rule // for Landlock and mounts; none where neither is used
 	Network policy.Network
 	Drop    []string
 	Hooked  bool    // a hook decides on capabilities
@@ -52,7 +52,7 @@ func newSetup(cfg Config) (setup, error) {
 		Hooked:  cfg.Layers.BPF || slices.Contains(cfg.Drop, DropCapabilities),
 		Mutant:  len(cfg.Attach.Drop)+len(cfg.Drop) > 0,
 	}
-	if cfg.Layers.Landlock || !cfg.Layers.BPF {
+	if cfg.Layers.Landlock || cfg.Layers.View || !cfg.Layers.BPF {
 		s.Rules = cfg.Policy.Rules
 	}
 	if len(s.Command) == 0 {
@@ -119,7 +119,7 @@ func (p *started) build(s setup, files [4]*os.File) error {
 		return fmt.Errorf("open this thread's descriptors: %w", err)
 	}
 	defer unix.Close(s.FDs)
-	view, err := furnish(s)
+	w, err := furnish(s)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (p *started) build(s setup, files [4]*os.File) error {
 	if err := p.expect(p.first); err != nil {
 		return err
 	}
-	if err := furnishRest(s, view); err != nil {
+	if err := furnishRest(s, w); err != nil {
 		return err
 	}
 	second, err := prepareSecond(s)

@@ -3,80 +3,293 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/agent-lock/agent-lock/policy"
 	"golang.org/x/sys/unix"
 )
 
-// writable are the places that stay as they are when all else becomes read-only: the
-// trees of the rules that give writing, taken before.
-type writable struct {
-	paths []string
-	trees []int
+// view is a root directory that holds what the rules show and what leads there, and
+// nothing else: about what is not there, nothing has to be decided.
+type view struct {
+	root   string // where it is built: the mount point of a file system of its own
+	ways   map[string]fs.FileInfo
+	links  map[string]string // with where they lead
+	places map[string]shown
 }
 
-// readOnlyBut makes every mount of the jail read-only. Without the BPF layer nothing
-// else keeps modes, owners, times and attributes of outside files from being
-// changed. What is mounted later is not concerned, nor are devices.
-func readOnlyBut(rules []policy.Rule) (writable, error) {
-	var w writable
-	for _, rule := range rules {
-		if rule.Rights&policy.Write == 0 || !w.wants(rule.Path) {
-			continue
-		}
-		fd, err := openRule(rule)
-		if errors.Is(err, unix.ENOENT) && rule.Optional {
-			continue
-		}
-		if err == nil {
-			err = w.take(fd, rule.Path)
-		}
-		if err != nil {
-			w.close()
-			return w, fmt.Errorf("keep %s writable: %w", rule.Path, err)
+// shown is an object that a rule shows, by its path without symbolic links.
+type shown struct {
+	tree   int // what is mounted there, detached
+	mode   uint32
+	rights policy.Rights
+}
+
+// makeView builds the view of what is mounted now and makes it the root directory.
+func makeView(s setup) error {
+	v := view{ways: map[string]fs.FileInfo{}, links: map[string]string{},
+		places: map[string]shown{}}
+	defer v.close()
+	for _, rule := range s.Rules {
+		if err := v.show(rule); err != nil {
+			return fmt.Errorf("show %s (%s): %w", rule.Path, rule.Origin, err)
 		}
 	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr); err != nil {
-		w.close()
-		return w, fmt.Errorf("make what is outside read-only: %w", err)
+	// Programs look for these whether a rule shows something in them or not.
+	for _, dir := range []string{"/proc", s.User.Home} {
+		if path, err := v.lead(dir); err == nil {
+			if info, err := os.Lstat(path); err == nil {
+				v.ways[path] = info
+			}
+		}
 	}
-	return w, nil
+	var err error
+	if v.root, err = makePrivate(".view-"); err == nil {
+		err = unix.Mount("tmpfs", v.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711")
+	}
+	if err != nil {
+		return fmt.Errorf("make the jail's root directory: %w", err)
+	}
+	if err := v.build(); err != nil {
+		return fmt.Errorf("fill the jail's root directory: %w", err)
+	}
+	if err := v.enter(!s.Layers.BPF); err != nil {
+		return fmt.Errorf("change the jail's root directory: %w", err)
+	}
+	return nil
 }
 
-// wants leaves out what is mounted fresh, and devices.
-func (w *writable) wants(path string) bool {
-	fresh := append([]string{"/proc", "/dev"}, policy.Private...)
-	return !slices.Contains(fresh, path) && !below(path, "/proc") && !below(path, "/dev")
+// makePrivate makes a directory in one of the jail's own places.
+func makePrivate(pattern string) (dir string, err error) {
+	err = unix.ENOENT
+	for _, place := range policy.Private {
+		if dir, err = os.MkdirTemp(place, pattern); err == nil {
+			break
+		}
+	}
+	return dir, err
 }
 
-func (w *writable) take(fd int, path string) error {
-	defer unix.Close(fd)
-	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
-		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+// ptmx makes terminals in the pts beside it, which it does not find when it is mounted
+// by itself (path_pts in fs/namei.c).
+const ptmx = "/dev/ptmx"
+
+// show takes what a rule gives, and what leads there.
+func (v *view) show(rule policy.Rule) error {
+	if rule.Rights == 0 {
+		return nil
+	}
+	if rule.Path == ptmx {
+		v.links[ptmx] = "pts/ptmx"
+		return nil
+	}
+	path, err := v.lead(rule.Path)
+	if errors.Is(err, unix.ENOENT) && rule.Optional {
+		return nil
+	}
+	if err != nil || path == "/proc" {
+		return err // pid 1 mounts /proc
+	}
+	// Whoever has put a link in since then is not followed.
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 	if err != nil {
 		return err
 	}
-	w.paths, w.trees = append(w.paths, path), append(w.trees, tree)
+	defer unix.Close(fd)
+	_, mode, err := identify(fd)
+	if err != nil {
+		return err
+	}
+	if before, ok := v.places[path]; ok { // the last rule holds, as with the other layers
+		unix.Close(before.tree)
+	}
+	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
+		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	if err != nil {
+		delete(v.places, path)
+		return err
+	}
+	v.places[path] = shown{tree, mode, rule.Rights}
 	return nil
 }
 
-// put mounts the places where they were.
-func (w *writable) put() error {
-	defer w.close()
-	for i, path := range w.paths {
-		err := unix.MoveMount(w.trees[i], "", unix.AT_FDCWD, path,
-			unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
+// lead follows a path, link by link, and notes what leads to its end, whose path without
+// links it returns: /proc for what lies in there, which differs with who looks.
+func (v *view) lead(path string) (string, error) {
+	at := "/"
+	links := 0
+	for names := split(path); len(names) > 0; {
+		next := filepath.Join(at, names[0])
+		names = names[1:]
+		info, err := os.Lstat(next)
+		if err != nil || next == "/proc" {
+			return next, err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = next
+			if len(names) > 0 {
+				v.ways[next] = info
+			}
+			continue
+		}
+		target, err := os.Readlink(next)
+		if links++; err == nil && links > maxLinks {
+			err = unix.ELOOP
+		}
 		if err != nil {
-			return fmt.Errorf("keep %s writable: %w", path, err)
+			return "", err
+		}
+		v.links[next] = target
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		names = append(split(target), names...)
+	}
+	return at, nil
+}
+
+// build fills the view, what is above before what is below.
+func (v *view) build() error {
+	paths := slices.Concat(slices.Collect(maps.Keys(v.ways)), slices.Collect(maps.Keys(v.links)),
+		slices.Collect(maps.Keys(v.places)))
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
+		if err := v.add(path); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-func (w *writable) close() {
-	for _, tree := range w.trees {
-		unix.Close(tree)
+// add puts one path in. What lies in a place is there already, or is gone.
+func (v *view) add(path string) error {
+	around, inPlace := v.around(path)
+	if p, ok := v.places[path]; ok {
+		if inPlace && p.rights == around.rights {
+			return nil
+		}
+		return v.mount(path, p, !inPlace)
 	}
+	if inPlace {
+		return nil
+	}
+	if target, ok := v.links[path]; ok {
+		return os.Symlink(target, v.root+path)
+	}
+	info := v.ways[path]
+	if err := os.Mkdir(v.root+path, 0o700); err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	if err := os.Chown(v.root+path, int(owner.Uid), int(owner.Gid)); err != nil {
+		return err
+	}
+	return os.Chmod(v.root+path, info.Mode().Perm())
+}
+
+// around returns the nearest place that a path lies in.
+func (v *view) around(path string) (shown, bool) {
+	for dir := path; dir != "/"; {
+		dir = filepath.Dir(dir)
+		if p, ok := v.places[dir]; ok {
+			return p, true
+		}
+	}
+	return shown{}, false
+}
+
+// mount mounts a place with no more than its rights.
+func (v *view) mount(path string, p shown, fresh bool) error {
+	var attr unix.MountAttr
+	if p.rights&policy.Write == 0 {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if p.rights&policy.Execute == 0 {
+		attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
+	}
+	dir := p.mode&unix.S_IFMT == unix.S_IFDIR
+	if dir || p.mode&unix.S_IFMT == unix.S_IFREG {
+		const all = unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
+		if err := unix.MountSetattr(p.tree, "", all, &attr); err != nil {
+			return err
+		}
+	}
+	if fresh {
+		if err := v.makePoint(path, dir); err != nil {
+			return err
+		}
+	}
+	point, err := unix.Openat2(unix.AT_FDCWD, v.root+path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(point)
+	return unix.MoveMount(p.tree, "", point, "",
+		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+func (v *view) makePoint(path string, dir bool) error {
+	if dir {
+		return os.Mkdir(v.root+path, 0o700)
+	}
+	return os.WriteFile(v.root+path, nil, 0o600)
+}
+
+// enter makes the view the root directory of this thread and of what it starts. What
+// was mounted before is gone then.
+func (v *view) enter(readOnly bool) error {
+	if readOnly { // else the programs decide, and say why
+		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+		if err := unix.MountSetattr(unix.AT_FDCWD, v.root, 0, &attr); err != nil {
+			return err
+		}
+	}
+	if err := unix.Chdir(v.root); err != nil {
+		return err
+	}
+	// The old root comes to lie over the new one, pivot_root(2).
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return err
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return err
+	}
+	if err := unix.Chdir("/"); err != nil {
+		return err
+	}
+	return os.Remove(v.root)
+}
+
+func (v *view) close() {
+	for _, p := range v.places {
+		unix.Close(p.tree)
+	}
+}
+
+// refusesInView names what the user asked for and a view cannot show: what is not there
+// at the start.
+func refusesInView(p *policy.Policy) error {
+	for _, rule := range p.Rules {
+		what := ""
+		switch {
+		case rule.Prefix:
+			what = "'" + rule.Path + "*'"
+		case rule.New && !exists(rule.Path):
+			what = rule.Path + ", which is missing,"
+		default:
+			continue
+		}
+		return fmt.Errorf("%s %s cannot be kept with the view layer, which shows what is there at "+
+			"the start; name what exists, or leave the layer out", rule.Origin, what)
+	}
+	return nil
 }

@@ -116,7 +116,8 @@ func (f adversaryFlags) ownJail(list string) (adversary.Jail, error) {
 	if err != nil {
 		return adversary.Jail{}, fmt.Errorf("find our own program: %w", err)
 	}
-	j := adversary.Jail{Name: ownName, Layer: list, Known: knownLeaks(layers, jail.LandlockABI())}
+	j := adversary.Jail{Name: ownName, Layer: list, Absent: layers.View,
+		Known: knownLeaks(layers, jail.LandlockABI())}
 	j.Argv = append([]string{self, "--denials", "off"}, f.jail...)
 	if layers.BPF && len(f.jail) == 0 { // a mutant may not record as the score needs it
 		j.Argv = append(j.Argv, "--log", "{log}")

@@ -59,6 +59,14 @@ func TestKnownLeaks(t *testing.T) {
 		{"bpf", 0, "metadata_handle", true},
 		{"bpf,seccomp", 0, "metadata_handle", false},
 		{"landlock", 6, "traversal_absolute", false},
+		{"landlock,seccomp,view", 6, "metadata_statx", false},
+		{"view,seccomp", 9, "socket_stream", false},
+		{"view,seccomp", 9, "socket_in_project", true},
+		{"view,seccomp", 9, "fd_passed_dir", true},
+		{"view,seccomp", 9, "key_join", false},
+		{"view", 9, "key_join", true},
+		{"bpf,seccomp,view", 9, "dns_configured", true},
+		{"bpf,seccomp,view", 9, "metadata_statx", false},
 	} {
 		layers, err := jail.ParseLayers(tt.layers)
 		if err != nil {
@@ -141,15 +149,16 @@ const layersHead = `# Layers
 go test ./cmd/agent-lock -run LayersPage -update. Do not edit. -->
 
 A jail has namespaces, dropped privileges and a cleaned environment in any case. What its
-processes may do is decided by up to three parts of the kernel, each on its own:
+processes may do is decided by up to four parts of the kernel, each on its own:
 
 | layer | what it decides | when it decides |
 |---|---|---|
 | ~bpf~ | everything that [docs/hooks.md](hooks.md) lists, on the object | first |
 | ~landlock~ | opening, making, removing and moving files; signals | after ~bpf~ |
 | ~seccomp~ | system calls that no program in a jail needs | before both |
+| ~view~ | what is there: a root directory with what the rules show, and no more | before all |
 
-~--layers LIST~ chooses, ~all~ takes the three of them; without it a jail has ~bpf~ and, as far
+~--layers LIST~ chooses, ~all~ takes the four of them; without it a jail has ~bpf~ and, as far
 as the kernel has it, ~seccomp~ (~-v~ says how far). A layer that is named and that the kernel
 lacks is an error: status 125, nothing is started.
 
@@ -162,6 +171,13 @@ time, before the function that asks the security modules, so that a refusal keep
 errno (~ENOENT~ where git wants it) and its record. The kernel may leave such a twin out when it
 was preempted in it; the program itself stays and decides.
 
+**A view** is what most other sandboxes are made of. Beside ~bpf~ it closes what no hook is
+asked about: whether a name outside exists (access(2), chdir(2), ~O_PATH~, EEXIST). It is not in
+the default, because what is missing cannot be explained: there is no denial, with no flag in
+it. And it is made once: a file that a rule names is the one that was there at the start, in
+its place nothing else can be put (EBUSY), and rules for names (~'~/.claude.json*'~) and for
+what is missing are refused. Files are copied, not moved, from one rule's place to another's.
+
 **Without ~bpf~**, on a kernel that has no BPF LSM or may not use it, ~--layers
 landlock,seccomp~ is a weaker jail. It says so when it starts, and lists what is lost. Root is
 needed all the same. Mounts help out: all that no rule lets the jail write is mounted
@@ -169,19 +185,22 @@ read-only, so that modes, owners and times stay, and what a rule takes away belo
 another gives (~--deny~ in the project, ~/etc/ssh~) is covered, as it is at the start. So files
 do not move between the project and another ~--rw~ directory, they are copied.
 ~--hardlinks deny~ is refused. As root (no ~sudo~) ~/proc~ is read-only, and root has only the
-capabilities that reach nobody else (CHOWN, DAC_OVERRIDE, KILL and their like).
+capabilities that reach nobody else (CHOWN, DAC_OVERRIDE, KILL and their like). With
+~--layers landlock,seccomp,view~ less is lost, with ~view,seccomp~ the kernel needs no
+security module at all.
 
 ## What is lost without the BPF layer
 
-| lost | until Landlock's ABI | closed by seccomp |
-|---|---|---|
+| lost | until Landlock's ABI | closed by seccomp | by a view |
+|---|---|---|---|
 `
 
 func describeLayers() string {
 	var b strings.Builder
 	b.WriteString(strings.ReplaceAll(layersHead, "~", "`"))
 	for _, l := range jail.Losses() {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.What, number(l.ABI), yes(l.Seccomp))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", l.What, number(l.ABI), yes(l.Seccomp),
+			yes(l.View))
 	}
 	b.WriteString(strings.ReplaceAll(`
 Linux 6.1 has ABI 2, 6.6 ABI 3, 6.7 ABI 4, 6.10 ABI 5, 6.12 ABI 6, 6.15 ABI 7; a
@@ -190,15 +209,15 @@ distribution may have more.
 ## Cases that leak without the BPF layer
 
 ~agent-lock adversary --layers landlock,seccomp~ counts every leak that is not in this list,
-and notes what is in it and does not leak. ~hardlink_existing_read~ and
-~hardlink_crowd_read~ leak with all layers.
+and notes what is in it and does not leak; so it does for other sets without ~bpf~.
+~hardlink_existing_read~ and ~hardlink_crowd_read~ leak with all layers.
 
-| cases | why | until ABI | closed by seccomp |
-|---|---|---|---|
+| cases | why | until ABI | closed by seccomp | by a view |
+|---|---|---|---|---|
 `, "~", "`"))
 	for _, g := range withoutBPF() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", strings.Join(g.cases, ", "), g.why,
-			number(g.from), yes(g.seccomp))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", strings.Join(g.cases, ", "), g.why,
+			number(g.from), yes(g.seccomp), yes(g.view))
 	}
 	b.WriteString(`
 ## System calls that the filter refuses

@@ -36,8 +36,8 @@ who called sudo.
   --outside LOOK   what is outside looks missing (hide, default) or refused (deny)
   --denials WHEN   print denials live, at the end, or off
   --log FILE       append denials to FILE, one JSON object a line
-  --layers LIST    what holds it, of bpf, landlock and seccomp, or all of them;
-                   default bpf,seccomp
+  --layers LIST    what holds it, of bpf, landlock, seccomp and view, or all of
+                   them; default bpf,seccomp
   -v               say how far they go on this kernel
 
 Example: sudo agent-lock --ro ~/.npmrc ~/proj -- npm test

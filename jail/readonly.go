@@ -1,0 +1,82 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/agent-lock/agent-lock/policy"
+	"golang.org/x/sys/unix"
+)
+
+// writable are the places that stay as they are when all else becomes read-only: the
+// trees of the rules that give writing, taken before.
+type writable struct {
+	paths []string
+	trees []int
+}
+
+// readOnlyBut makes every mount of the jail read-only. Without the BPF layer nothing
+// else keeps modes, owners, times and attributes of outside files from being
+// changed. What is mounted later is not concerned, nor are devices.
+func readOnlyBut(rules []policy.Rule) (writable, error) {
+	var w writable
+	for _, rule := range rules {
+		if rule.Rights&policy.Write == 0 || !w.wants(rule.Path) {
+			continue
+		}
+		fd, err := openRule(rule)
+		if errors.Is(err, unix.ENOENT) && rule.Optional {
+			continue
+		}
+		if err == nil {
+			err = w.take(fd, rule.Path)
+		}
+		if err != nil {
+			w.close()
+			return w, fmt.Errorf("keep %s writable: %w", rule.Path, err)
+		}
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr); err != nil {
+		w.close()
+		return w, fmt.Errorf("make what is outside read-only: %w", err)
+	}
+	return w, nil
+}
+
+// wants leaves out what is mounted fresh, and devices.
+func (w *writable) wants(path string) bool {
+	fresh := append([]string{"/proc", "/dev"}, policy.Private...)
+	return !slices.Contains(fresh, path) && !below(path, "/proc") && !below(path, "/dev")
+}
+
+func (w *writable) take(fd int, path string) error {
+	defer unix.Close(fd)
+	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
+		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return err
+	}
+	w.paths, w.trees = append(w.paths, path), append(w.trees, tree)
+	return nil
+}
+
+// put mounts the places where they were.
+func (w *writable) put() error {
+	defer w.close()
+	for i, path := range w.paths {
+		err := unix.MoveMount(w.trees[i], "", unix.AT_FDCWD, path,
+			unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
+		if err != nil {
+			return fmt.Errorf("keep %s writable: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func (w *writable) close() {
+	for _, tree := range w.trees {
+		unix.Close(tree)
+	}
+}
