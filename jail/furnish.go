@@ -3,8 +3,8 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -84,7 +84,7 @@ func furnishRest(s setup, w writable) error {
 			return fmt.Errorf("make /proc read-only: %w", err)
 		}
 	}
-	return maskRules(s.Rules)
+	return maskRules(s.Rules, s.Layers.View)
 }
 
 // kept is a path that a private directory would cover.
@@ -124,41 +124,59 @@ func openKept(paths []kept) (map[string]*os.File, error) {
 	return files, nil
 }
 
-// bindKept binds what was opened before the private directories covered it.
+// bindKept binds what was opened before the private directories covered it. What lies in
+// something that is bound shows with it.
 func bindKept(files map[string]*os.File) error {
-	for path, f := range files {
-		defer f.Close()
-		var st unix.Stat_t
-		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-			return fmt.Errorf("look at %s: %w", path, err)
+	defer func() {
+		for _, f := range files {
+			f.Close()
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("keep %s: %w", path, err)
+	}()
+	outer := "/"
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if outer != "/" && below(path, outer) {
+			continue
 		}
-		var err error
-		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			err = os.MkdirAll(path, 0o755)
-		} else {
-			err = os.WriteFile(path, nil, 0o644)
-		}
-		if err != nil {
-			return fmt.Errorf("keep %s: %w", path, err)
-		}
-		if err := bind(int(f.Fd()), path); err != nil {
+		outer = path
+		if err := bindOne(path, int(files[path].Fd())); err != nil {
 			return fmt.Errorf("keep %s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-// bind mounts what is open, and what is mounted below it, on a path.
-func bind(fd int, path string) error {
+func bindOne(path string, fd int) error {
+	_, mode, err := identify(fd)
+	if err != nil {
+		return err
+	}
+	for _, place := range policy.Private {
+		if !below(path, place) {
+			continue
+		}
+		root, err := unix.Open(place, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(root)
+		point, err := makePoint(root, path[len(place):], mode&unix.S_IFMT == unix.S_IFDIR)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(point)
+		return bind(fd, point)
+	}
+	return errors.New("it lies in no private directory")
+}
+
+// bind mounts what is open, and what is mounted below it, on another thing that is.
+func bind(fd, point int) error {
 	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
 		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(tree)
-	return unix.MoveMount(tree, "", unix.AT_FDCWD, path,
-		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
+	return unix.MoveMount(tree, "", point, "",
+		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }

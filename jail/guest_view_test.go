@@ -116,3 +116,34 @@ func TestFileInPrivatePlace(t *testing.T) {
 		}
 	}
 }
+
+// A project in a place that is fresh for the jail keeps what is in it, also where
+// rules are about single files of it: mount points are not made in what is the host's.
+func TestRulesInPrivatePlace(t *testing.T) {
+	dir := "/tmp/kept-" + filepath.Base(project(t))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	install(t, dir)
+	files := map[string]string{"readme": "read me", "key": "secret"}
+	for _, layers := range []string{"bpf", "bpf", "bpf", "bpf,view", "view", "view"} {
+		for name, text := range files {
+			write(t, filepath.Join(dir, name), []byte(text), 0o644)
+		}
+		out, stderr, _ := run(t, jailed(dir, []string{"--layers", layers,
+			"--ro", filepath.Join(dir, "readme"), "--deny", filepath.Join(dir, "key")},
+			"several", "open", filepath.Join(dir, "readme"), "create", filepath.Join(dir, "new")))
+		if out != "ok\nok\n" {
+			t.Errorf("%s: %q, want both ok; stderr: %s", layers, out, stderr)
+		}
+		for name, text := range files {
+			if got, err := os.ReadFile(filepath.Join(dir, name)); string(got) != text {
+				t.Errorf("%s: %s holds %q, %v, want %q", layers, name, got, err, text)
+			}
+		}
+	}
+}

@@ -14,8 +14,29 @@ import (
 // Without the BPF layer, mounts take away what Landlock and a view cannot: they give a
 // directory with all that is below it. Mounts hold for what is there at the start.
 
-// maskRules covers what a rule takes away from a wider one.
-func maskRules(rules []policy.Rule) error {
+// lastRules leaves out rules for whose path there is a later one: as with the BPF layer, the
+// last holds. Landlock would add them up.
+func lastRules(rules []policy.Rule) []policy.Rule {
+	type key struct {
+		path   string
+		prefix bool
+	}
+	last := map[key]int{}
+	for i, rule := range rules {
+		last[key{filepath.Clean(rule.Path), rule.Prefix}] = i
+	}
+	var kept []policy.Rule
+	for i, rule := range rules {
+		if last[key{filepath.Clean(rule.Path), rule.Prefix}] == i {
+			kept = append(kept, rule)
+		}
+	}
+	return kept
+}
+
+// maskRules covers what a rule takes away from a wider one. In a view, what is mounted by
+// itself has its own rights already.
+func maskRules(rules []policy.Rule, inView bool) error {
 	nothing, err := newNothing()
 	if err != nil {
 		return err
@@ -23,6 +44,9 @@ func maskRules(rules []policy.Rule) error {
 	defer nothing.close()
 	for _, rule := range rules {
 		lost := widest(rules, rule.Path).Rights &^ rule.Rights
+		if inView && lost&policy.Read == 0 && !below(rule.Path, "/proc") {
+			continue
+		}
 		switch {
 		case lost&policy.Read != 0:
 			err = nothing.hide(rule.Path, rules)

@@ -53,7 +53,7 @@ func newSetup(cfg Config) (setup, error) {
 		Mutant:  len(cfg.Attach.Drop)+len(cfg.Drop) > 0,
 	}
 	if cfg.Layers.Landlock || cfg.Layers.View || !cfg.Layers.BPF {
-		s.Rules = cfg.Policy.Rules
+		s.Rules = lastRules(cfg.Policy.Rules)
 	}
 	if len(s.Command) == 0 {
 		s.Command = []string{cfg.User.Shell}

@@ -18,6 +18,8 @@ import (
 // nothing else: about what is not there, nothing has to be decided.
 type view struct {
 	root   string // where it is built: the mount point of a file system of its own
+	fd     int    // its root directory
+	above  int    // the directory that root is in
 	ways   map[string]fs.FileInfo
 	links  map[string]string // with where they lead
 	places map[string]shown
@@ -32,7 +34,7 @@ type shown struct {
 
 // makeView builds the view of what is mounted now and makes it the root directory.
 func makeView(s setup) error {
-	v := view{ways: map[string]fs.FileInfo{}, links: map[string]string{},
+	v := view{fd: -1, above: -1, ways: map[string]fs.FileInfo{}, links: map[string]string{},
 		places: map[string]shown{}}
 	defer v.close()
 	for _, rule := range s.Rules {
@@ -42,17 +44,13 @@ func makeView(s setup) error {
 	}
 	// Programs look for these whether a rule shows something in them or not.
 	for _, dir := range []string{"/proc", s.User.Home} {
-		if path, err := v.lead(dir); err == nil {
+		if path, err := v.lead(dir, false); err == nil && path != "/" {
 			if info, err := os.Lstat(path); err == nil {
 				v.ways[path] = info
 			}
 		}
 	}
-	var err error
-	if v.root, err = makePrivate(".view-"); err == nil {
-		err = unix.Mount("tmpfs", v.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711")
-	}
-	if err != nil {
+	if err := v.open(); err != nil {
 		return fmt.Errorf("make the jail's root directory: %w", err)
 	}
 	if err := v.build(); err != nil {
@@ -62,6 +60,23 @@ func makeView(s setup) error {
 		return fmt.Errorf("change the jail's root directory: %w", err)
 	}
 	return nil
+}
+
+// open makes the directory, in which nothing is yet.
+func (v *view) open() (err error) {
+	if v.root, err = makePrivate(".view-"); err != nil {
+		return err
+	}
+	if v.above, err = unix.Open(filepath.Dir(v.root), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC,
+		0); err != nil {
+		return err
+	}
+	if err = unix.Mount("tmpfs", v.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV,
+		"mode=0711"); err != nil {
+		return err
+	}
+	v.fd, err = unix.Open(v.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return err
 }
 
 // makePrivate makes a directory in one of the jail's own places.
@@ -88,8 +103,9 @@ func (v *view) show(rule policy.Rule) error {
 		v.links[ptmx] = "pts/ptmx"
 		return nil
 	}
-	path, err := v.lead(rule.Path)
-	if errors.Is(err, unix.ENOENT) && rule.Optional {
+	path, err := v.lead(rule.Path, rule.Direct)
+	if rule.Optional && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) ||
+		errors.Is(err, unix.ELOOP)) {
 		return nil
 	}
 	if err != nil || path == "/proc" {
@@ -97,7 +113,7 @@ func (v *view) show(rule policy.Rule) error {
 	}
 	// Whoever has put a link in since then is not followed.
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS,
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
 		return err
@@ -121,8 +137,9 @@ func (v *view) show(rule policy.Rule) error {
 }
 
 // lead follows a path, link by link, and notes what leads to its end, whose path without
-// links it returns: /proc for what lies in there, which differs with who looks.
-func (v *view) lead(path string) (string, error) {
+// links it returns: /proc for what lies in there, which differs with who looks. A direct one
+// has no link in it.
+func (v *view) lead(path string, direct bool) (string, error) {
 	at := "/"
 	links := 0
 	for names := split(path); len(names) > 0; {
@@ -132,6 +149,10 @@ func (v *view) lead(path string) (string, error) {
 		if err != nil || next == "/proc" {
 			return next, err
 		}
+		if next == "/" {
+			at = next
+			continue
+		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			at = next
 			if len(names) > 0 {
@@ -140,7 +161,7 @@ func (v *view) lead(path string) (string, error) {
 			continue
 		}
 		target, err := os.Readlink(next)
-		if links++; err == nil && links > maxLinks {
+		if links++; err == nil && (direct || links > maxLinks) {
 			err = unix.ELOOP
 		}
 		if err != nil {
@@ -180,18 +201,29 @@ func (v *view) add(path string) error {
 	if inPlace {
 		return nil
 	}
+	parent, err := openOwn(v.fd, filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	base := filepath.Base(path)
 	if target, ok := v.links[path]; ok {
-		return os.Symlink(target, v.root+path)
+		return unix.Symlinkat(target, parent, base)
 	}
+	if err := unix.Mkdirat(parent, base, 0o700); err != nil {
+		return err
+	}
+	dir, err := openOwn(parent, base, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
 	info := v.ways[path]
-	if err := os.Mkdir(v.root+path, 0o700); err != nil {
-		return err
-	}
 	owner := info.Sys().(*syscall.Stat_t)
-	if err := os.Chown(v.root+path, int(owner.Uid), int(owner.Gid)); err != nil {
+	if err := unix.Fchown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
 		return err
 	}
-	return os.Chmod(v.root+path, info.Mode().Perm())
+	return unix.Fchmod(dir, uint32(info.Mode().Perm()))
 }
 
 // around returns the nearest place that a path lies in.
@@ -205,43 +237,37 @@ func (v *view) around(path string) (shown, bool) {
 	return shown{}, false
 }
 
-// mount mounts a place with no more than its rights.
+// mount mounts a place with no more than its rights. Devices, pipes and sockets are written
+// and connected to on read-only mounts as well; their modes and owners are the host's.
 func (v *view) mount(path string, p shown, fresh bool) error {
 	var attr unix.MountAttr
-	if p.rights&policy.Write == 0 {
+	kind := p.mode & unix.S_IFMT
+	if p.rights&policy.Write == 0 || kind != unix.S_IFDIR && kind != unix.S_IFREG {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 	if p.rights&policy.Execute == 0 {
 		attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
 	}
-	dir := p.mode&unix.S_IFMT == unix.S_IFDIR
-	if dir || p.mode&unix.S_IFMT == unix.S_IFREG {
-		const all = unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
-		if err := unix.MountSetattr(p.tree, "", all, &attr); err != nil {
-			return err
-		}
+	const all = unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
+	if err := unix.MountSetattr(p.tree, "", all, &attr); err != nil {
+		return err
 	}
+	var point int
+	var err error
 	if fresh {
-		if err := v.makePoint(path, dir); err != nil {
-			return err
-		}
+		point, err = makePoint(v.fd, path, p.mode&unix.S_IFMT == unix.S_IFDIR)
+	} else {
+		point, err = unix.Openat2(v.fd, relative(path), &unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+		})
 	}
-	point, err := unix.Openat2(unix.AT_FDCWD, v.root+path, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
 	if err != nil {
 		return err
 	}
 	defer unix.Close(point)
 	return unix.MoveMount(p.tree, "", point, "",
 		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-}
-
-func (v *view) makePoint(path string, dir bool) error {
-	if dir {
-		return os.Mkdir(v.root+path, 0o700)
-	}
-	return os.WriteFile(v.root+path, nil, 0o600)
 }
 
 // enter makes the view the root directory of this thread and of what it starts. What
@@ -253,7 +279,7 @@ func (v *view) enter(readOnly bool) error {
 			return err
 		}
 	}
-	if err := unix.Chdir(v.root); err != nil {
+	if err := unix.Fchdir(v.fd); err != nil {
 		return err
 	}
 	// The old root comes to lie over the new one, pivot_root(2).
@@ -266,10 +292,12 @@ func (v *view) enter(readOnly bool) error {
 	if err := unix.Chdir("/"); err != nil {
 		return err
 	}
-	return os.Remove(v.root)
+	return unix.Unlinkat(v.above, filepath.Base(v.root), unix.AT_REMOVEDIR)
 }
 
 func (v *view) close() {
+	unix.Close(v.fd)
+	unix.Close(v.above)
 	for _, p := range v.places {
 		unix.Close(p.tree)
 	}
@@ -285,11 +313,13 @@ func refusesInView(p *policy.Policy) error {
 			what = "'" + rule.Path + "*'"
 		case rule.New && !exists(rule.Path):
 			what = rule.Path + ", which is missing,"
+		case rule.Path == "/proc" && rule.Rights&policy.Read == 0: // pid 1 mounts it
+			what = rule.Path
 		default:
 			continue
 		}
 		return fmt.Errorf("%s %s cannot be kept with the view layer, which shows what is there at "+
-			"the start; name what exists, or leave the layer out", rule.Origin, what)
+			"the start, and /proc; name what exists, or leave the layer out", rule.Origin, what)
 	}
 	return nil
 }

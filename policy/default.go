@@ -122,7 +122,8 @@ func (p *Policy) Allow(path string, rights Rights, flag, home string) error {
 		return fmt.Errorf("%s /: nothing would be hidden from the jail; name what it needs", flag)
 	}
 	p.Rules = append(p.Rules, Rule{
-		Path: abs, Rights: rights, Origin: flag, Mounts: true, Linked: rights&Write != 0,
+		Path: abs, Direct: true, Rights: rights, Origin: flag, Mounts: true,
+		Linked: rights&Write != 0,
 		Prefix: prefix, Keep: true, New: rights&Write != 0,
 	})
 	return nil

@@ -119,8 +119,8 @@ A path may end in ` + "`*`: `--rw '~/.claude.json*'`" + ` is for all names in th
 that begin so, those to come too. A rule holds for what takes the place of its path
 later, and for what was there if that is moved.
 
-Paths that lead through a symbolic link of the user's are refused: an earlier jail
-could have made it. Name what it points to.
+Paths that lead through a symbolic link are refused, as an earlier jail could have made it;
+root's in a system directory (a moved ` + "`/home`" + `) is followed. Name what it points to.
 
 ` + networkSection() + `## Environment
 

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 // Rights are what a rule gives for its path and everything below it.
@@ -115,15 +114,11 @@ func CheckProject(dir, home string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find project directory: %w", err)
 	}
-	abs, err = filepath.EvalSymlinks(abs)
+	info, err := os.Lstat(abs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("find project directory: %w (make it first; "+
 			"agent-lock --help lists verbs and flags)", err)
 	}
-	if err != nil {
-		return "", fmt.Errorf("find project directory: %w", err)
-	}
-	info, err := os.Stat(abs)
 	if err != nil {
 		return "", fmt.Errorf("find project directory: %w", err)
 	}
@@ -147,45 +142,6 @@ func checkWritable(what, abs, home string) error {
 		return fmt.Errorf("%s %s is a system directory; name one of your own", what, abs)
 	}
 	return nil
-}
-
-// physical returns the absolute path of a name, and refuses it when it leads
-// through a symbolic link of the user's: an earlier jail may have left that.
-// Links of root's, such as a moved /home, are followed.
-func physical(name string) (string, error) {
-	abs := filepath.Clean(name)
-	if !filepath.IsAbs(name) {
-		dir, err := workingDir() // os.Getwd believes $PWD
-		if err != nil {
-			return "", err
-		}
-		abs = filepath.Join(dir, name)
-	}
-	for path := abs; path != "/"; path = filepath.Dir(path) {
-		info, err := os.Lstat(path)
-		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			continue // what is missing is reported by whoever needs it
-		}
-		if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid == 0 {
-			continue
-		}
-		target, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			return "", fmt.Errorf("%s leads through the symbolic link %s: %w", name, path, err)
-		}
-		return "", fmt.Errorf("%s leads through the symbolic link %s, which a jail could have "+
-			"made; if you mean where it points, name that: %s", name, path, target)
-	}
-	return abs, nil
-}
-
-func workingDir() (string, error) {
-	buf := make([]byte, 4096)
-	n, err := syscall.Getcwd(buf)
-	if err != nil {
-		return "", fmt.Errorf("find the current directory: %w", err)
-	}
-	return strings.TrimRight(string(buf[:n]), "\x00"), nil
 }
 
 var systemDirs = []string{

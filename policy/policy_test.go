@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,12 +18,10 @@ func TestCheckProject(t *testing.T) {
 	if err := os.MkdirAll(project, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(home, "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	link := filepath.Join(home, "link")
-	if err := os.Symlink(project, link); err != nil {
+	file, link := filepath.Join(home, "file"), filepath.Join(home, "link")
+	rootLink := filepath.Join(home, "root") // or of whoever runs the test
+	if err := errors.Join(os.WriteFile(file, nil, 0o644), os.Symlink(project, link),
+		os.Symlink(project, rootLink)); err != nil {
 		t.Fatal(err)
 	}
 	if os.Getuid() == 0 { // else it is a user's already
@@ -36,8 +35,10 @@ func TestCheckProject(t *testing.T) {
 		wantErr   string // a part of the error
 	}{
 		{name: "directory", dir: project, want: project},
-		{name: "trailing_slash", dir: project + "/", want: project},
+		{name: "slash", dir: project + "/", want: project},
 		{name: "user's_link", dir: link, wantErr: "which a jail could have made"},
+		{name: "root's_link", dir: rootLink, wantErr: "which a jail could have made"},
+		{name: "root's_in_a_system_directory", dir: "/bin/none", wantErr: "make it first"},
 		{name: "below_user's_link", dir: link + "/sub", wantErr: "name that: " + project},
 		{name: "empty", dir: "", wantErr: "is a variable unset?"},
 		{name: "dotdot", dir: project + "/../proj", want: project},
