@@ -33,6 +33,7 @@ GENERATED ?= '*_bpfel.go' '*_bpfel.o' docs/hooks.md
 
 # Pairs of a command, or a file, and the Debian or Ubuntu package that brings it.
 VM_TOOLS  ?= qemu-system-x86_64:qemu-system-x86
+ARM_TOOLS ?= qemu-system-aarch64:qemu-system-arm
 DEV_TOOLS ?= $(CLANG):clang-19 $(LLVM_STRIP):llvm-19 $(CLANG_FORMAT):clang-format-19 \
 	/usr/include/bpf/bpf_helpers.h:libbpf-dev
 
@@ -89,8 +90,9 @@ lint: setup-dev ## gofmt, vet, staticcheck, clang-format
 	$(GO) tool staticcheck ./...
 	$(if $(BPF_SOURCES),$(CLANG_FORMAT) --dry-run -Werror $(BPF_SOURCES))
 
-cross: ## compile for arm64
-	GOARCH=arm64 $(GO) build -trimpath -buildvcs=false -o /dev/null ./cmd/agent-lock
+cross: ## build ./agent-lock-arm64, which guests of arm64 run
+	GOARCH=arm64 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
+		-o agent-lock-arm64 ./cmd/agent-lock
 
 unit: ## unit tests and the rules of the repository (structure tests)
 	$(GO) test $(TESTFLAGS) ./...
@@ -165,7 +167,7 @@ release: ## static binaries for amd64 and arm64 with their checksums, in OUT
 	cd '$(OUT)' && sha256sum agent-lock-'$(VERSION)'-linux-* > SHA256SUMS && cat SHA256SUMS
 
 clean: ## remove what make built; the cache of kernels stays
-	rm -rf agent-lock '$(OUT)'
+	rm -rf agent-lock agent-lock-arm64 '$(OUT)'
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } \

@@ -77,6 +77,17 @@ func parsePackages(text []byte) []pkg {
 	return pkgs
 }
 
+// arch is the architecture that a package is for. Ubuntu's names do not tell it: there is
+// one for the machine's own.
+func (p pkg) arch() string {
+	for _, a := range []string{AMD64, ARM64} {
+		if strings.HasSuffix(p.flavour, a) {
+			return a
+		}
+	}
+	return arch()
+}
+
 // upstream is the kernel version in a package version. Debian puts the stable
 // release there (6.1.192-3); Ubuntu does not (6.8.0-51.52), so there the ABI
 // name is the most precise one there is.
@@ -255,5 +266,11 @@ func lastLine(text []byte) string {
 	return lines[len(lines)-1]
 }
 
-// arch is the kernel architecture that guests of this program have, in Debian's words.
+// The architectures of kernels, in Debian's words and Go's.
+const (
+	AMD64 = "amd64"
+	ARM64 = "arm64"
+)
+
+// arch is the architecture of this program, which its guests have unless another is named.
 func arch() string { return runtime.GOARCH }

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -60,7 +61,8 @@ type entry struct {
 	Version string `json:"version"`
 	Release string `json:"release"`
 	Source  string `json:"source"`
-	SHA256  string `json:"sha256"` // of the image
+	Arch    string `json:"arch,omitempty"` // empty: AMD64
+	SHA256  string `json:"sha256"`         // of the image
 	Note    string `json:"note,omitempty"`
 	// Origin is the source: "apt", "debian" or another scheme; empty: apt or a file.
 	Origin string `json:"origin,omitempty"`
@@ -98,6 +100,7 @@ func (c cache) load(name string) (Kernel, entry, error) {
 	k := Kernel{
 		Version: e.Version,
 		Release: e.Release,
+		Arch:    cmp.Or(e.Arch, AMD64),
 		Source:  e.Source,
 		SHA256:  e.SHA256,
 		Note:    e.Note,

@@ -38,7 +38,7 @@ func (d debian) find(ctx context.Context, r ref) ([]pkg, error) {
 	if len(archives) == 0 {
 		return nil, errNoDebian
 	}
-	if ok, err := system.hasLists(ctx); err != nil || !ok {
+	if ok, err := system.hasLists(ctx); err != nil || !ok || r.arch != arch() {
 		configured = nil // the machine's own apt could not look there
 	}
 	var errs *multierror.Error
@@ -81,7 +81,7 @@ func unreachable(err error) bool {
 
 // look finds r in one suite, whose lists are refreshed when they are old.
 func (d debian) look(ctx context.Context, s aptSource, r ref) ([]pkg, error) {
-	a, err := d.private(ctx, s)
+	a, err := d.private(ctx, s, r.arch)
 	if err != nil {
 		return nil, err
 	}
@@ -91,14 +91,14 @@ func (d debian) look(ctx context.Context, s aptSource, r ref) ([]pkg, error) {
 	}
 	found := choose(pkgs, r)
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s has no linux-image of %s for %s", s.uri, r.spec, arch())
+		return nil, fmt.Errorf("%s has no linux-image of %s for %s", s.uri, r.spec, r.arch)
 	}
 	return found, nil
 }
 
 // private returns an apt that knows nothing but one suite.
-func (d debian) private(ctx context.Context, s aptSource) (apt, error) {
-	sum := sha256.Sum256([]byte(s.uri + "\n" + s.signedBy))
+func (d debian) private(ctx context.Context, s aptSource, arch string) (apt, error) {
+	sum := sha256.Sum256([]byte(s.uri + "\n" + s.signedBy + "\n" + arch))
 	name := "apt-" + s.suite + "-" + hex.EncodeToString(sum[:4])
 	dir := filepath.Join(filepath.Dir(d.cache.dir), "apt", name)
 	if strings.ContainsAny(dir, "\"\n") {
@@ -115,7 +115,7 @@ func (d debian) private(ctx context.Context, s aptSource) (apt, error) {
 	if err == nil && time.Since(info.ModTime()) < seriesFresh {
 		return a, nil
 	}
-	if err := writeApt(dir, s); err != nil {
+	if err := writeApt(dir, s, arch); err != nil {
 		return a, fmt.Errorf("set up apt: %w", err)
 	}
 	d.opts.logf("kernels: reading the package lists of Debian %s", s.suite)
@@ -126,16 +126,16 @@ func (d debian) private(ctx context.Context, s aptSource) (apt, error) {
 }
 
 // writeApt makes the folder of a private apt.
-func writeApt(dir string, s aptSource) error {
+func writeApt(dir string, s aptSource, arch string) error {
 	for _, sub := range []string{"state/lists/partial", "cache/archives/partial", "sources"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
 		}
 	}
 	files := map[string]string{
-		"apt.conf":               aptConf(dir),
+		"apt.conf":               aptConf(dir, arch),
 		"status":                 "", // no package is installed
-		"sources/debian.sources": s.deb822(),
+		"sources/debian.sources": s.deb822(arch),
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -146,8 +146,11 @@ func writeApt(dir string, s aptSource) error {
 }
 
 // aptConf is read after the machine's own configuration.
-func aptConf(dir string) string {
-	conf := `#clear APT::Update::Pre-Invoke;
+func aptConf(dir, arch string) string {
+	conf := `#clear APT::Architectures;
+APT::Architecture "ARCH";
+APT::Architectures "ARCH";
+#clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
 Dir::Etc::sourcelist "/dev/null";
@@ -168,14 +171,14 @@ APT::Get::AllowUnauthenticated "false";
 APT::Sandbox::User "";
 APT::Update::Error-Mode "any";
 `
-	return strings.ReplaceAll(conf, "DIR", dir)
+	return strings.NewReplacer("DIR", dir, "ARCH", arch).Replace(conf)
 }
 
 // deb822 is s as a file of sources.list.d. The options of the machine's own
 // entry, which may say that nothing is to be verified, are not taken over.
-func (s aptSource) deb822() string {
+func (s aptSource) deb822(arch string) string {
 	text := "Types: deb\nURIs: " + s.uri + "\nSuites: " + s.suite +
-		"\nComponents: main\nArchitectures: " + arch() + "\nTargets: Packages\n"
+		"\nComponents: main\nArchitectures: " + arch + "\nTargets: Packages\n"
 	if s.signedBy != "" {
 		text += "Signed-By: " + s.signedBy + "\n"
 	}

@@ -49,7 +49,7 @@ func TestReadSources(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(aptSource{})); diff != "" {
 		t.Errorf("readSources differs (-want +got):\n%s", diff)
 	}
-	again := parseDeb822(got[2].deb822())
+	again := parseDeb822(got[2].deb822(arch()))
 	if len(again) != 1 || again[0].signedBy != key {
 		t.Errorf("parseDeb822(deb822()) = %q, want the key back", again)
 	}

@@ -27,6 +27,7 @@ func resolveFile(ctx context.Context, c cache, r ref, path string) (Kernel, erro
 		Name:    r.spec,
 		Version: img.version,
 		Release: img.release,
+		Arch:    img.arch,
 		Image:   path,
 		Config:  configBeside(path, img.release),
 		Source:  "file " + path,
@@ -48,7 +49,7 @@ func resolveFile(ctx context.Context, c cache, r ref, path string) (Kernel, erro
 	}
 	name := "file-" + img.sha256
 	err = c.create(ctx, name, func(dir string) (entry, error) {
-		e := entry{Version: img.version, Release: img.release, Source: k.Source, SHA256: img.sha256}
+		e := img.entry(k.Source)
 		if img.elf {
 			return e, keepConfigOf(path, dir)
 		}
@@ -104,4 +105,10 @@ func configBeside(image, release string) string {
 		}
 	}
 	return ""
+}
+
+// entry is the cache's entry for an image.
+func (i image) entry(source string) entry {
+	return entry{Version: i.version, Release: i.release, Arch: i.arch, Source: source,
+		SHA256: i.sha256}
 }

@@ -36,19 +36,20 @@ const maxVMLinux = 512 << 20
 // image is what can be read off a kernel image without running it.
 type image struct {
 	elf     bool
+	arch    string // AMD64 or ARM64
 	release string // uname -r; empty: unknown
 	version string // upstream version; empty: unknown
 	sha256  string
 }
 
-// inspect reads a bzImage or an ELF vmlinux.
+// inspect reads a bzImage, an ELF vmlinux of x86-64, or an Image of arm64.
 func inspect(path string) (image, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return image{}, fmt.Errorf("read kernel image: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	img := image{sha256: hex.EncodeToString(sum[:])}
+	img := image{sha256: hex.EncodeToString(sum[:]), arch: AMD64}
 	var banner string
 	switch {
 	case isBzImage(data):
@@ -59,16 +60,31 @@ func inspect(path string) (image, error) {
 		}
 	case bytes.HasPrefix(data, []byte(elf.ELFMAG)):
 		img.elf = true
-		const mark = "Linux version "
-		if at := bytes.Index(data, []byte(mark)); at >= 0 {
-			text, _, _ := bytes.Cut(data[at+len(mark):min(len(data), at+512)], []byte{0})
-			banner = string(text)
+		banner = bannerIn(data)
+	case isImage(data), isZboot(data):
+		img.arch = ARM64
+		plain, err := unpackImage(context.Background(), data)
+		if err != nil {
+			return image{}, fmt.Errorf("%s: %w", path, err)
 		}
+		banner = bannerIn(plain)
 	default:
-		return image{}, fmt.Errorf("%s is neither a bzImage nor an ELF vmlinux", path)
+		return image{}, fmt.Errorf("%s is neither a bzImage, nor an ELF vmlinux, nor an Image of "+
+			"arm64", path)
 	}
 	img.release, img.version = parseBanner(banner)
 	return img, nil
+}
+
+// bannerIn finds the text after "Linux version" in a kernel that is not compressed.
+func bannerIn(data []byte) string {
+	const mark = "Linux version "
+	at := bytes.Index(data, []byte(mark))
+	if at < 0 {
+		return ""
+	}
+	text, _, _ := bytes.Cut(data[at+len(mark):min(len(data), at+512)], []byte{0})
+	return string(text)
 }
 
 var debianVersion = lazily(`\bDebian ([0-9]+\.[0-9]+\.[0-9]+)`)
@@ -97,6 +113,9 @@ func extract(ctx context.Context, path, dir string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read kernel image: %w", err)
+	}
+	if isImage(data) || isZboot(data) {
+		return extractImage(ctx, data, dir)
 	}
 	packed, err := payload(data)
 	if err != nil {

@@ -25,8 +25,9 @@ type Kernel struct {
 	Name    string // as it was asked for, e.g. "6.1"
 	Version string // upstream version, e.g. "6.1.192"; the release where there is none
 	Release string // what uname -r prints, e.g. "6.1.0-57-cloud-amd64"; empty: unknown
-	Image   string // path of the image as distributed: a bzImage or an ELF vmlinux
-	VMLinux string // path of the ELF vmlinux with a PVH entry; empty: boot Image
+	Arch    string // AMD64 or ARM64
+	Image   string // path of the image as distributed: a bzImage, an ELF vmlinux, arm64's Image
+	VMLinux string // path of what is in it, such as an ELF with a PVH entry; empty: boot Image
 	Config  string // path of the kernel's .config; empty: unknown
 	Source  string // where it came from, e.g. "debian sid linux-image-…=6.1.192-3"
 	SHA256  string // of Image, in hexadecimal
@@ -116,6 +117,7 @@ func missing(r ref, tried ...error) error {
 //     suites of Debian that it could have, else Ubuntu's builds of mainline;
 //   - a version, "6.12.117", or the name a distribution gave it, "6.1.0-57";
 //   - either of them after "debian:" or "ubuntu-mainline:", for that source only;
+//   - either of them after "arm64:" or "amd64:", for that architecture;
 //   - "oci:REF", an image of a registry that has the kernel in boot/;
 //   - "deb:FILE", a kernel package;
 //   - "dir:DIR", a folder with boot/vmlinuz*, or one in which a kernel was built;

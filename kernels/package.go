@@ -38,7 +38,7 @@ func (a aptSystem) get(ctx context.Context, r ref) (string, error) {
 	}
 	found := choose(pkgs, r)
 	if len(found) == 0 {
-		return "", fmt.Errorf("has no linux-image of %s for %s", r.spec, arch())
+		return "", fmt.Errorf("has no linux-image of %s for %s", r.spec, r.arch)
 	}
 	return a.cache.fetchFresh(ctx, found[0], r)
 }
@@ -95,7 +95,7 @@ func (e *entry) complete(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.Source, err)
 	}
-	e.Release, e.SHA256 = info.release, info.sha256
+	e.Release, e.SHA256, e.Arch = info.release, info.sha256, info.arch
 	if e.Version == "" {
 		e.Version = info.version
 	}

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,7 @@ type ref struct {
 	spec    string
 	scheme  string // empty: any source
 	arg     string // what follows the scheme
+	arch    string // as in Kernel; set with series and version
 	series  string // "6.1"
 	version string // "6.1.192" or an ABI or release name, "6.1.0-57"
 }
@@ -35,8 +37,8 @@ var (
 	versionRE = lazily(`^[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+~-]*$`)
 )
 
-const nameForms = "6.1, 6.12.117, debian:6.1, ubuntu-mainline:6.6, oci:REGISTRY/NAME:TAG," +
-	" deb:FILE, file:IMAGE, dir:DIR, built:NAME, host or a path with a slash"
+const nameForms = "6.1, 6.12.117, debian:6.1, arm64:6.12, ubuntu-mainline:6.6," +
+	" oci:REGISTRY/NAME:TAG, deb:FILE, file:IMAGE, dir:DIR, built:NAME, host or a path with a slash"
 
 func parseRef(spec string) (ref, error) {
 	r := ref{spec: spec}
@@ -58,6 +60,8 @@ func parseRef(spec string) (ref, error) {
 		return r, nil
 	case colon && (scheme == schemeDebian || scheme == schemeMainline):
 		r.scheme = scheme
+	case colon && (scheme == AMD64 || scheme == ARM64):
+		r.arch = scheme
 	case strings.Contains(spec, "/"):
 		r.scheme, r.arg = schemeFile, spec
 		return r, nil
@@ -67,6 +71,7 @@ func parseRef(spec string) (ref, error) {
 	default:
 		arg = spec
 	}
+	r.arch = cmp.Or(r.arch, arch())
 	switch {
 	case seriesRE().MatchString(arg):
 		r.series = arg
@@ -90,6 +95,9 @@ func (r ref) want() string {
 
 // matches reports whether p is what r asks for.
 func (r ref) matches(p pkg) bool {
+	if p.arch() != r.arch {
+		return false
+	}
 	if r.series != "" {
 		return strings.HasPrefix(p.upstream(), r.series+".")
 	}

@@ -22,6 +22,8 @@ func sources(c cache, opts Options, r ref) []source {
 	debian := source{schemeDebian, debian{opts, c}.get}
 	mainline := source{schemeMainline, mainline{opts, c}.get}
 	switch {
+	case r.arch != arch(): // the machine's own apt knows its own
+		return []source{debian}
 	case r.scheme == schemeDebian:
 		return []source{apt, debian}
 	case r.scheme == schemeMainline:

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/agent-lock/agent-lock/kernels"
 )
 
 // Accel is a choice of accelerator.
@@ -139,26 +141,33 @@ type accelerator struct {
 	logf  func(format string, args ...any)
 }
 
-// chooseAccel decides what to use and says so.
-func chooseAccel(want Accel, qemu string, t machineType,
-	logf func(string, ...any)) (*accelerator, error) {
-	a := &accelerator{use: accelTCG, fixed: want != AccelAuto && want != "", logf: logf}
+// chooseAccel decides what to use and says so. The probe's firmware is for x86-64: arm64's
+// guests are emulated everywhere.
+func chooseAccel(cfg Config, outfits map[string]outfit) (*accelerator, error) {
+	want := cfg.Accel
+	a := &accelerator{use: accelTCG, fixed: want != AccelAuto && want != "", logf: cfg.Logf}
 	if want == AccelTCG {
 		return a, nil
 	}
-	err := openKVM()
+	o, ok := outfits[kernels.AMD64]
+	if want == AccelKVM && (!ok || len(outfits) > 1) {
+		return nil, errors.New("kvm: guests of arm64 are emulated; leave --accel out")
+	}
+	err := errors.New("it is for guests of x86-64")
+	if ok {
+		err = openKVM()
+	}
 	if err == nil {
-		t.accel = accelKVM
-		err = probe(qemu, t)
+		err = probe(o.qemu, cfg.machine(kernels.AMD64, accelKVM))
 	}
 	switch {
 	case err == nil:
 		a.use = accelKVM
-		logf("kvm: works; using it")
+		a.logf("kvm: works; using it")
 	case want == AccelKVM:
 		return nil, fmt.Errorf("kvm: %w (--accel auto falls back to tcg)", err)
 	default:
-		logf("kvm: %v; using tcg", err)
+		a.logf("kvm: %v; using tcg", err)
 	}
 	return a, nil
 }
@@ -171,7 +180,10 @@ func openKVM() error {
 	return f.Close()
 }
 
-func (a *accelerator) current() accel {
+func (a *accelerator) current(arch string) accel {
+	if arch != kernels.AMD64 {
+		return accelTCG
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.use

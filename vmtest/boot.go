@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -98,7 +97,7 @@ func (g *guest) run(ctx context.Context, spec machineSpec) error {
 			g.frameLine(l)
 		case <-exited:
 			exited = nil
-			g.exitStatus = exitStatus(m.err)
+			g.exitStatus = m.status()
 		case <-g.deadline.C:
 			g.expired()
 		case m := <-g.messages:
@@ -275,12 +274,4 @@ func readLines(r io.Reader, limit int) <-chan line {
 		}
 	}()
 	return lines
-}
-
-func exitStatus(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode() // -1 when a signal ended it
-	}
-	return 0
 }

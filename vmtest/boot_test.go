@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/agent-lock/agent-lock/report"
+
+	"github.com/agent-lock/agent-lock/kernels"
 )
 
 // script makes a program that stands in for QEMU: its descriptors 3 and 4 are the
@@ -25,6 +27,11 @@ func script(t *testing.T, body string) string {
 // follow runs a guest whose QEMU is a script.
 func follow(t *testing.T, ctx context.Context, qemu string, l limits) *guest {
 	t.Helper()
+	return followOn(t, ctx, machineSpec{qemu: qemu}, l)
+}
+
+func followOn(t *testing.T, ctx context.Context, spec machineSpec, l limits) *guest {
+	t.Helper()
 	g := &guest{
 		cell:    &Cell{Label: "x", Fault: FaultQEMU},
 		limits:  l,
@@ -34,7 +41,7 @@ func follow(t *testing.T, ctx context.Context, qemu string, l limits) *guest {
 		results: map[int][]report.Result{},
 		stream:  stream{nonce: "00"},
 	}
-	if err := g.run(ctx, machineSpec{qemu: qemu}); err != nil {
+	if err := g.run(ctx, spec); err != nil {
 		t.Fatalf("run = %v", err)
 	}
 	return g
@@ -110,12 +117,44 @@ func TestFollowStopsWithItsContext(t *testing.T) {
 
 func TestProbeGivesUpOnAHungGuest(t *testing.T) {
 	broken := script(t, "echo 'KVM internal error. Suberror: 1' >&2; sleep 60")
-	err := probe(broken, machineType{accel: accelKVM, cpus: 2, memoryMB: 64})
+	kvm := machineType{arch: kernels.AMD64, accel: accelKVM, cpus: 2, memoryMB: 64}
+	err := probe(broken, kvm)
 	if err == nil || !strings.Contains(err.Error(), "KVM internal error") {
 		t.Errorf("probe = %v, want KVM's internal error", err)
 	}
-	err = probe(script(t, "sleep 60"), machineType{accel: accelKVM, cpus: 2, memoryMB: 64})
+	err = probe(script(t, "sleep 60"), kvm)
 	if err == nil || !strings.Contains(err.Error(), "hung") {
 		t.Errorf("probe = %v, want a hung guest", err)
+	}
+}
+
+// A board without an exit device ends normally when its guest switches it off, and in
+// no other way; the frames have to be whole all the same.
+func TestFollowMonitored(t *testing.T) {
+	frames := "echo '" + string(mustEncode(t, 0, frameHello, helloPayload{Nonce: "00"})) +
+		"' >&4; echo '" + string(mustEncode(t, 1, frameEnd, endPayload{Nonce: "00"})) + "' >&4; "
+	event := func(reason string) string {
+		return `read -r ask <&5; echo '{"return": {}}' >&5; echo '{"event": "SHUTDOWN", "data": ` +
+			`{"guest": true, "reason": "` + reason + `"}}' >&5; `
+	}
+	long := limits{hello: time.Minute, idle: time.Minute, exit: time.Minute}
+	for _, tt := range []struct {
+		name, body string
+		want       Fault
+	}{
+		{"off", banner + frames + event(switchedOff), ""},
+		{"started_again", banner + frames + event("guest-reset"), FaultTruncated},
+		{"killed", banner + frames + event("host-signal"), FaultTruncated},
+		{"silent", banner + frames, FaultTruncated},
+		{"off_early", banner + event(switchedOff), FaultBoot},
+		{"off_and_failed", banner + frames + event(switchedOff) + "exit 1", FaultTruncated},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := machineSpec{qemu: script(t, tt.body),
+				machineType: machineType{arch: kernels.ARM64}}
+			if g := followOn(t, t.Context(), spec, long); g.cell.Fault != tt.want {
+				t.Errorf("fault %q (%s), want %q", g.cell.Fault, g.cell.Detail, tt.want)
+			}
+		})
 	}
 }

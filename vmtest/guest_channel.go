@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// channelDevice is the serial port that carries frames.
-const channelDevice = "/dev/ttyS1"
-
 // beatEvery is the time between two signs of life. The host calls a guest hung
 // after it missed many of them, whatever its step is doing.
 const beatEvery = time.Second

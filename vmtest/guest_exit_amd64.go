@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// channelDevice is the serial port that carries frames.
+const channelDevice = "/dev/ttyS1"
+
 // outb writes one byte to an I/O port.
 func outb(port uint16, value uint8)
 

@@ -30,13 +30,17 @@ const (
 // keptBases is how many base archives the cache keeps.
 const keptBases = 4
 
-// checkStatic refuses a binary that needs a dynamic loader: the guest has none.
-func checkStatic(binary string) error {
+// checkStatic refuses a binary for another processor, and one that needs a dynamic loader:
+// the guest has none.
+func checkStatic(binary string, machine elf.Machine) error {
 	f, err := elf.Open(binary)
 	if err != nil {
 		return fmt.Errorf("read guest binary: %w", err)
 	}
 	defer f.Close()
+	if f.Machine != machine {
+		return fmt.Errorf("guest binary %s is for %v, want %v", binary, f.Machine, machine)
+	}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			return fmt.Errorf("%s is not a static binary; build it with CGO_ENABLED=0", binary)

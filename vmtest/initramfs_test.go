@@ -2,6 +2,7 @@ package vmtest
 
 import (
 	"bytes"
+	"debug/elf"
 	"os"
 	"path/filepath"
 	"testing"
@@ -114,7 +115,7 @@ func TestPruneBases(t *testing.T) {
 }
 
 func TestCheckStatic(t *testing.T) {
-	if err := checkStatic("initramfs_test.go"); err == nil {
+	if err := checkStatic("initramfs_test.go", elf.EM_X86_64); err == nil {
 		t.Error("checkStatic of a text file = nil, want an error")
 	}
 }

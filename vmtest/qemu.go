@@ -40,6 +40,7 @@ const (
 
 // machineType is what a guest runs on.
 type machineType struct {
+	arch     string
 	accel    accel
 	cpus     int
 	memoryMB int
@@ -56,35 +57,22 @@ type machineType struct {
 // already taken back (QEMU 7.2, kernel 6.12): a guest's processor met it late.
 // One thread also suits a matrix, which has a guest for every core.
 func (t machineType) args() []string {
-	accel, cpu := "tcg,thread=single", "max"
+	b := boards[t.arch]
+	accel, cpu := "tcg,thread=single", b.cpu
 	if t.accel == accelKVM {
 		accel, cpu = "kvm", "host"
 	}
 	args := []string{
-		"-machine", "q35", "-accel", accel, "-cpu", cpu,
+		"-machine", b.machine, "-accel", accel, "-cpu", cpu,
 		"-smp", strconv.Itoa(t.cpus), "-m", strconv.Itoa(t.memoryMB),
 		"-display", "none", "-nodefaults", "-no-user-config",
 		"-no-reboot", // with panic=-1, a panic ends QEMU at once
-		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=0x04", debugExitPort),
 	}
+	args = append(args, b.devices...)
 	if t.icount {
 		args = append(args, "-icount", "shift=0,sleep=off")
 	}
 	return args
-}
-
-// qemuBinary finds QEMU.
-func qemuBinary() (string, error) {
-	if runtime.GOARCH != "amd64" {
-		return "", fmt.Errorf("vmtest boots x86-64 guests only, and this binary is for %s",
-			runtime.GOARCH)
-	}
-	path, err := exec.LookPath("qemu-system-x86_64")
-	if err != nil {
-		return "", errors.New("qemu-system-x86_64 is not installed;" +
-			" install it with apt-get install qemu-system-x86")
-	}
-	return path, nil
 }
 
 // guestLSM is CONFIG_LSM where it is unknown. The kernel ignores names it lacks.
@@ -92,15 +80,13 @@ const guestLSM = "landlock,lockdown,yama,loadpin,safesetid,integrity,selinux,app
 
 // commandLine is the kernel's command line.
 func commandLine(k kernels.Kernel, t machineType) string {
-	words := []string{
-		"console=ttyS0", "earlyprintk=serial,ttyS0,115200",
+	words := append(slices.Clone(boards[t.arch].console),
 		"loglevel=6",        // up to notices: the banner is one
 		"panic=-1",          // reboot at once, which -no-reboot makes an exit
 		"oops=panic",        // a kernel that oopsed proves nothing any more
 		"cryptomgr.notests", // saves 0.3 s of self-tests of ciphers
-		"no_timer_check",    // the emulated timer is known to work
-	}
-	if t.accel == accelTCG {
+	)
+	if t.accel == accelTCG && t.arch == kernels.AMD64 {
 		words = append(words, "tsc=reliable")
 	}
 	if t.accel == accelTCG && !t.icount { // which measures a kernel as people run it
@@ -121,6 +107,8 @@ func commandLine(k kernels.Kernel, t machineType) string {
 type machine struct {
 	console io.ReadCloser      // the guest's first serial port
 	results io.ReadWriteCloser // its second
+	ending  *ending            // what its monitor said; nil: it has none
+	ports   []*os.File         // all of them
 	stderr  *limitedBuffer
 	exited  chan struct{} // closed when QEMU is gone; then err is set
 	err     error
@@ -137,33 +125,50 @@ type machineSpec struct {
 }
 
 func (s machineSpec) args() []string {
-	return append(append(s.machineType.args(), shareArgs(s.shares)...),
+	args := append(append(s.machineType.args(), shareArgs(s.shares)...),
 		"-chardev", "socket,id=con,fd=3", "-serial", "chardev:con",
-		"-chardev", "socket,id=res,fd=4", "-serial", "chardev:res",
-		"-kernel", s.kernel.Boot(), "-initrd", s.initramfs,
+		"-chardev", "socket,id=res,fd=4")
+	b := boards[s.arch]
+	args = append(args, b.results...)
+	if b.monitored {
+		args = append(args, "-chardev", "socket,id=mon,fd=5", "-mon", "chardev=mon,mode=control")
+	}
+	return append(args, "-kernel", s.kernel.Boot(), "-initrd", s.initramfs,
 		"-append", commandLine(s.kernel, s.machineType))
 }
 
 // start starts QEMU. Its ports are socket pairs, which need no names and no cleaning up.
 func (s machineSpec) start() (*machine, error) {
-	con, conGuest, err := socketPair("console")
-	if err != nil {
-		return nil, err
+	names := []string{"console", "results"}
+	if boards[s.arch].monitored {
+		names = append(names, "monitor")
 	}
-	res, resGuest, err := socketPair("results")
-	if err != nil {
-		return nil, errors.Join(err, con.Close(), conGuest.Close())
+	var host, guest []*os.File
+	var err error
+	for _, name := range names {
+		h, g, e := socketPair(name)
+		if err = e; err != nil {
+			break
+		}
+		host, guest = append(host, h), append(guest, g)
 	}
-	cmd := exec.Command(s.qemu, s.args()...)
-	cmd.ExtraFiles = []*os.File{conGuest, resGuest}
-	m := &machine{console: con, results: res, stderr: &limitedBuffer{max: 64 << 10}}
-	cmd.Stderr = m.stderr
-	cmd.Stdout = m.stderr
-	m.pid, m.exited, err = startBound(cmd, &m.err)
-	err = errors.Join(err, conGuest.Close(), resGuest.Close())
+	m := &machine{stderr: &limitedBuffer{max: 64 << 10}, ports: host}
+	if err == nil {
+		cmd := exec.Command(s.qemu, s.args()...)
+		cmd.ExtraFiles = guest
+		cmd.Stdout, cmd.Stderr = m.stderr, m.stderr
+		m.pid, m.exited, err = startBound(cmd, &m.err)
+	}
+	for _, g := range guest {
+		err = errors.Join(err, g.Close())
+	}
 	if err != nil {
 		m.close()
 		return nil, fmt.Errorf("start QEMU: %w", err)
+	}
+	m.console, m.results = host[0], host[1]
+	if len(host) > 2 {
+		m.ending = watchEnd(host[2])
 	}
 	return m, nil
 }
@@ -176,8 +181,9 @@ func (m *machine) kill() {
 }
 
 func (m *machine) close() {
-	m.console.Close()
-	m.results.Close()
+	for _, p := range m.ports {
+		p.Close()
+	}
 }
 
 // startBound starts cmd in a process group of its own, to be killed by the

@@ -28,7 +28,7 @@ func TestCommandLineLSM(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			line, got := commandLine(k, machineType{accel: accelTCG}), ""
+			line, got := commandLine(k, machineType{arch: kernels.AMD64, accel: accelTCG}), ""
 			for _, word := range strings.Fields(line) {
 				if strings.HasPrefix(word, "lsm=") {
 					got = word
@@ -60,11 +60,12 @@ func TestProbeFirmware(t *testing.T) {
 }
 
 func TestProbeRunsUnderTCG(t *testing.T) {
-	qemu, err := qemuBinary()
+	qemu, err := boards[kernels.AMD64].find()
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := probe(qemu, machineType{accel: accelTCG, cpus: 2, memoryMB: 256}); err != nil {
+	tcg := machineType{arch: kernels.AMD64, accel: accelTCG, cpus: 2, memoryMB: 256}
+	if err := probe(qemu, tcg); err != nil {
 		t.Errorf("probe(tcg) = %v, want nil", err)
 	}
 }
@@ -102,8 +103,8 @@ func TestAcceleratorFallsBackOnce(t *testing.T) {
 			t.Errorf("fail(kvm), time %d = false, want another try", i)
 		}
 	}
-	if a.current() != accelTCG || said != 1 {
-		t.Errorf("after two failures: use %s, said %d times, want tcg, once", a.current(), said)
+	if now := a.current(kernels.AMD64); now != accelTCG || said != 1 {
+		t.Errorf("after two failures: use %s, said %d times, want tcg, once", now, said)
 	}
 	if a.fail(accelTCG, "x") {
 		t.Error("fail(tcg) = true, want no further try")

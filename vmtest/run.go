@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/agent-lock/agent-lock/kernels"
@@ -16,12 +18,11 @@ import (
 
 // runner is one run.
 type runner struct {
-	cfg   Config
-	qemu  string
-	base  string
-	dir   string
-	accel *accelerator
-	text  sync.Mutex
+	cfg     Config
+	outfits map[string]outfit // by architecture
+	dir     string
+	accel   *accelerator
+	text    sync.Mutex
 }
 
 // all runs the cells, cfg.Jobs at a time.
@@ -48,7 +49,8 @@ func (r *runner) all(ctx context.Context) []Cell {
 	return cells
 }
 
-// labels names the kernels' columns: by version, where that tells them apart.
+// labels names the kernels' columns: by version, where that tells them apart, after an
+// architecture that is not this program's.
 func labels(ks []kernels.Kernel) []string {
 	count := make(map[string]int)
 	for _, k := range ks {
@@ -60,6 +62,9 @@ func labels(ks []kernels.Kernel) []string {
 		if k.Version == "" || count[k.Version] > 1 {
 			out[i] = k.Name
 		}
+		if arch := archOf(k); arch != runtime.GOARCH && !strings.HasPrefix(out[i], arch) {
+			out[i] = arch + ":" + out[i]
+		}
 	}
 	return out
 }
@@ -67,7 +72,7 @@ func labels(ks []kernels.Kernel) []string {
 // cell boots one kernel, twice if KVM turns out not to work for it.
 func (r *runner) cell(ctx context.Context, k kernels.Kernel, label string) Cell {
 	for {
-		a := r.accel.current()
+		a := r.accel.current(archOf(k))
 		r.cfg.Logf("%s: booting (%s)", label, a)
 		c, err := r.boot(ctx, k, label, a)
 		if err != nil {
@@ -100,11 +105,12 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		return cell, err
 	}
 	initramfs := filepath.Join(r.dir, p.Nonce[:8]+".cpio")
-	if err := writeInitramfs(initramfs, r.base, append(more, recs...)); err != nil {
+	outfit, machine := r.outfits[archOf(k)], r.cfg.machine(archOf(k), a)
+	if err := writeInitramfs(initramfs, outfit.base, append(more, recs...)); err != nil {
 		return cell, err
 	}
 	defer os.Remove(initramfs)
-	limits := limitsFor(r.cfg.machine(a), r.cfg.Idle)
+	limits := limitsFor(machine, r.cfg.Idle)
 	if p.Tree || len(p.Modules) > 0 { // to be unpacked, moved and loaded before hello
 		limits.hello *= 3
 	}
@@ -117,15 +123,11 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		results:  make(map[int][]report.Result),
 		messages: r.cfg.Messages,
 		onText:   func(t textPayload) { out.write(t.Data, r.writerFor(t)) },
-		onStep: func(s Step) {
-			if s.Results { // which takes minutes and prints nothing meanwhile
-				r.cfg.Logf("%s: %s", label, s.Name)
-			}
-		},
+		onStep:   func(s Step) { r.announce(label, s) },
 	}
 	spec := machineSpec{
-		machineType: r.cfg.machine(a),
-		qemu:        r.qemu,
+		machineType: machine,
+		qemu:        outfit.qemu,
 		kernel:      k,
 		initramfs:   initramfs,
 		shares:      r.cfg.Shares,
@@ -145,6 +147,13 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		}
 	}
 	return cell, err
+}
+
+// announce says that a step begins which takes minutes and prints nothing meanwhile.
+func (r *runner) announce(label string, s Step) {
+	if s.Results {
+		r.cfg.Logf("%s: %s", label, s.Name)
+	}
 }
 
 // writerFor is where what a step printed goes; nil: nowhere.

@@ -23,7 +23,7 @@ import (
 // vmKernel is the kernel that they boot.
 func vmKernel(t *testing.T) kernels.Kernel {
 	t.Helper()
-	if _, err := qemuBinary(); err != nil {
+	if _, err := boards[kernels.AMD64].find(); err != nil {
 		t.Skip(err)
 	}
 	spec := os.Getenv("VMTEST_KERNEL")
@@ -227,7 +227,7 @@ func TestCommandStatus(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "results")
 			args := append([]string{"vmtest", "--kernels", k.Name, "--json", out}, tt.args...)
 			text, err := exec.Command(bin, args...).CombinedOutput()
-			if got := exitStatus(err); got != tt.want {
+			if got := (&machine{err: err}).status(); got != tt.want {
 				t.Fatalf("exit status = %d, want %d\n%s", got, tt.want, text)
 			}
 			if tt.want == 125 && tt.name == "bad_flag" {

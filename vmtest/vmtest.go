@@ -36,6 +36,9 @@ type Config struct {
 	// Binary is the static executable that becomes pid 1 (as "guest-init") and
 	// /bin/agent-lock. Empty: the running program.
 	Binary string
+	// Binaries are the same for guests of other architectures than this program's, such
+	// as kernels.ARM64.
+	Binaries map[string]string
 	// Cache is agent-lock's cache directory. Empty: kernels.CacheDir().
 	Cache string
 	Accel Accel // empty: AccelAuto
@@ -129,8 +132,8 @@ func (c *Config) setDefaults() error {
 }
 
 // machine is the type of the run's machines.
-func (c Config) machine(a accel) machineType {
-	return machineType{accel: a, cpus: c.CPUs, memoryMB: c.MemoryMB, icount: c.ICount}
+func (c Config) machine(arch string, a accel) machineType {
+	return machineType{arch: arch, accel: a, cpus: c.CPUs, memoryMB: c.MemoryMB, icount: c.ICount}
 }
 
 // Run boots every kernel of cfg and returns a cell for each, in their order. The
@@ -140,14 +143,7 @@ func Run(ctx context.Context, cfg Config) ([]Cell, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	qemu, err := qemuBinary()
-	if err != nil {
-		return nil, err
-	}
-	if err := checkStatic(cfg.Binary); err != nil {
-		return nil, err
-	}
-	base, err := baseArchive(cfg.Cache, cfg.Binary)
+	outfits, err := cfg.outfits()
 	if err != nil {
 		return nil, err
 	}
@@ -161,13 +157,13 @@ func Run(ctx context.Context, cfg Config) ([]Cell, error) {
 		return nil, fmt.Errorf("make temporary folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	acc, err := chooseAccel(cfg.Accel, qemu, cfg.machine(""), cfg.Logf)
+	acc, err := chooseAccel(cfg, outfits)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
-	r := &runner{cfg: cfg, qemu: qemu, base: base, dir: dir, accel: acc}
+	r := &runner{cfg: cfg, outfits: outfits, dir: dir, accel: acc}
 	return r.all(ctx), nil
 }
 

@@ -314,6 +314,7 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 		Jobs:     f.jobs,
 		MemoryMB: f.memory,
 		Keep:     f.keep,
+		Binaries: foreignBinaries(),
 		ICount:   f.bench,
 		Logf: func(format string, args ...any) {
 			fmt.Fprintf(std.err, "agent-lock: vmtest: "+format+"\n", args...)

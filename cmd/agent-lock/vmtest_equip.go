@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/agent-lock/agent-lock/kernels"
@@ -65,4 +66,20 @@ func (e *equipment) add(ctx context.Context, cfg *vmtest.Config) error {
 		cfg.Trees = append(cfg.Trees, vmtest.Tree{Host: dir})
 	}
 	return nil
+}
+
+// foreignBinaries are where the binaries for guests of other architectures are expected:
+// beside this program, as make cross leaves them.
+func foreignBinaries() map[string]string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	binaries := map[string]string{}
+	for _, arch := range []string{kernels.AMD64, kernels.ARM64} {
+		if arch != runtime.GOARCH {
+			binaries[arch] = filepath.Join(filepath.Dir(self), "agent-lock-"+arch)
+		}
+	}
+	return binaries
 }
