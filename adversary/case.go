@@ -78,7 +78,6 @@ const (
 	needsTerminal  = "a pseudoterminal"
 	needsTmpfile   = "a file system with O_TMPFILE"
 	needsUserXattr = "a file system with user attributes"
-	needsX86       = "x86-64"
 )
 
 // A Target is what an attacker is told: where things are, never what they hold.

@@ -16,24 +16,24 @@ var clones = []Case{
 		func(t *Target) ([]byte, error) {
 			const flags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_FILES
 			return openInClone(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, t.Secret)
-		}).needing(needsX86),
+		}),
 	life("life_vfork_untraced", "D44", "the same in a child without a signal at its end",
 		"clone(CLONE_UNTRACED), open",
 		func(t *Target) ([]byte, error) {
 			const flags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_FILES | unix.CLONE_FS |
 				unix.CLONE_UNTRACED | unix.CLONE_IO
 			return openInClone(unix.SYS_CLONE, flags, 0, t.Secret)
-		}).needing(needsX86),
+		}),
 	life("life_clone3", "D44", "the same in a child that clone3 makes", "clone3, open",
 		func(t *Target) ([]byte, error) {
 			return clone3Open(unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_FILES, t.Secret)
-		}).needing(needsX86),
+		}),
 	life("life_clone3_parent", "D44", "the same in a sibling that clone3 makes (CLONE_PARENT)",
 		"clone3(CLONE_PARENT), open",
 		func(t *Target) ([]byte, error) {
 			return clone3Open(unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_FILES|unix.CLONE_PARENT,
 				t.Secret)
-		}).needing(needsX86),
+		}),
 	life("life_leader_gone", "D41", "opens the file in a thread that outlives the leader",
 		"clone, exit, openat",
 		func(t *Target) ([]byte, error) { return start(os.Args[0], nil, "heir", t.Secret) }),

@@ -2,6 +2,7 @@ package adversary
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,8 @@ const (
 )
 
 const needsCompat = "x86-64, CONFIG_IA32_EMULATION"
+
+var errAMD64 = errors.New("this attack is written for x86-64 only")
 
 // compat: the same by 32-bit system calls, which have other numbers and partly
 // other ways into the kernel.

@@ -3,7 +3,6 @@ package adversary
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"os"
 	"runtime"
 	"unsafe"
@@ -47,25 +46,53 @@ func execute(name, source, what, calls string,
 	attack func(*Target) ([]byte, error)) Case {
 	return Case{
 		Name: name, Family: "execution", Source: source, What: what,
-		Calls: calls, Needs: needsX86, Hooks: opens,
+		Calls: calls, Hooks: opens,
 		Setup: writeProgram, Attack: attack, Judge: tokenRead,
 	}
 }
 
 // writeProgram makes a program that writes the canary as a step does.
 func writeProgram(s *Scene) error {
-	if runtime.GOARCH != "amd64" {
-		return fmt.Errorf("the program is written for amd64, not for %s", runtime.GOARCH)
-	}
 	return os.WriteFile(s.Out("program"), elfProgram("", "+"+s.Token), 0o111)
 }
 
-// elfProgram is an x86-64 program of one segment that writes a text, wherever it is loaded;
-// with a loader it has that named in a header of its own.
+// writeText are the instructions of a program that writes the n bytes after them.
+func writeText(n int) []byte {
+	if runtime.GOARCH == "arm64" {
+		var code []byte
+		for _, instruction := range []uint32{
+			0xd2800020,                // mov x0, #1
+			0x100000e1,                // adr x1, .+28: the text
+			0xd2800002 | uint32(n)<<5, // mov x2, its length
+			0xd2800808,                // mov x8, SYS_write
+			0xd4000001,                // svc #0
+			0xd2800000,                // mov x0, #0
+			0xd2800ba8,                // mov x8, SYS_exit
+			0xd4000001,                // svc #0
+		} {
+			code = binary.LittleEndian.AppendUint32(code, instruction)
+		}
+		return code
+	}
+	code := append([]byte{0xb8, 1, 0, 0, 0, // mov eax, SYS_write
+		0xbf, 1, 0, 0, 0, // mov edi, 1
+		0x48, 0x8d, 0x35, 16, 0, 0, 0, // lea rsi, [rip+16]: the text
+		0xba}, word32(n)...) // mov edx, its length
+	return append(code, 0x0f, 0x05, // syscall
+		0xb8, 60, 0, 0, 0, // mov eax, SYS_exit
+		0x31, 0xff, // xor edi, edi
+		0x0f, 0x05) // syscall
+}
+
+// machines are the processors that a program can be for, as its header has them.
+var machines = map[string]uint16{"amd64": 62, "arm64": 183}
+
+// elfProgram is a program of one segment that writes a text, wherever it is loaded; with a
+// loader it has that named in a header of its own.
 func elfProgram(loader, text string) []byte {
 	const (
 		header, segment  = 64, 56
-		shared, amd64    = 3, 62
+		shared           = 3
 		load, interp     = 1, 3
 		readable, all    = 4, 7 // Linux 6.1 writes to the end of a loader's page
 		fields, pageSize = 32, 4096
@@ -74,14 +101,7 @@ func elfProgram(loader, text string) []byte {
 	if loader != "" {
 		segments, text = 2, loader+"\x00"
 	}
-	code := append([]byte{0xb8, 1, 0, 0, 0, // mov eax, SYS_write
-		0xbf, 1, 0, 0, 0, // mov edi, 1
-		0x48, 0x8d, 0x35, 16, 0, 0, 0, // lea rsi, [rip+16]: the text
-		0xba}, word32(len(text))...) // mov edx, its length
-	code = append(code, 0x0f, 0x05, // syscall
-		0xb8, 60, 0, 0, 0, // mov eax, SYS_exit
-		0x31, 0xff, // xor edi, edi
-		0x0f, 0x05) // syscall
+	code := writeText(len(text))
 	at := header + segments*segment
 	size := at + len(code) + len(text)
 	var b bytes.Buffer
@@ -90,7 +110,8 @@ func elfProgram(loader, text string) []byte {
 			_ = binary.Write(&b, binary.LittleEndian, v) // does not fail
 		}
 	}
-	put([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9), uint16(shared), uint16(amd64), uint32(1),
+	put([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9), uint16(shared),
+		machines[runtime.GOARCH], uint32(1),
 		uint64(at), uint64(header), uint64(0), uint32(0), uint16(header), uint16(segment),
 		uint16(segments), [3]uint16{})
 	if loader != "" {
