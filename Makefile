@@ -3,6 +3,7 @@
 GO       ?= go
 KERNEL   ?= 6.12
 KERNELS  ?= 6.1,6.12
+ARMKERNELS ?= arm64:6.12
 RUN      ?=
 VMFLAGS  ?=
 ATTACK   ?=
@@ -46,7 +47,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test setup setup-vm setup-dev build install generate fmt check lint cross \
-	unit race generated vm matrix guest filesystems bench compare mutation faults release clean
+	unit race generated vm matrix arm64 guest filesystems bench compare mutation faults release clean
 
 ##@ Start here
 
@@ -115,6 +116,10 @@ matrix: build setup-vm ## load every program and attack the jail on KERNELS
 	./agent-lock vmtest --kernels '$(KERNELS)' --package '$(GIT)' $(if $(RUN),--run '$(RUN)') \
 		$(VMFLAGS)
 
+arm64: build cross ## load every program and attack the jail on ARMKERNELS, emulated
+	@$(call install_missing,$(ARM_TOOLS))
+	./agent-lock vmtest --kernels '$(ARMKERNELS)' $(if $(RUN),--run '$(RUN)') $(VMFLAGS)
+
 guest: build setup-vm ## the jail's own tests (start, rights, ends) in a guest of each of KERNELS
 	$(GO) test -c -trimpath -tags guest -o '$(OUT)/jail.test' ./jail
 	./agent-lock vmtest --kernels '$(KERNELS)' --timeout 20m \
@@ -172,7 +177,7 @@ clean: ## remove what make built; the cache of kernels stays
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+		/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo; echo 'KERNEL=$(KERNEL) KERNELS=$(KERNELS) RUN=$(RUN) VMFLAGS=$(VMFLAGS) PREFIX=$(PREFIX) OUT=$(OUT)'
 
 # install_missing installs the packages whose command is not found. It also

@@ -93,6 +93,10 @@ func openSet(opts SetOptions) (*Set, error) {
 	return s, nil
 }
 
+// ErrUnattached says that the kernel has no way to call BPF programs at its functions.
+var ErrUnattached = errors.New("the kernel attaches no BPF programs to functions; on arm64 " +
+	"Linux 6.4 and later do")
+
 // ErrRefused says that root may not load BPF programs here.
 var ErrRefused = errors.New("the kernel refuses it even to root, as in a container without " +
 	"privileges or under lockdown; a guest shows the jail: " +
@@ -200,6 +204,9 @@ func attachProgram(p *ebpf.Program, name string) (link.Link, error) {
 		l, err = link.AttachLSM(link.LSMOptions{Program: p})
 	default:
 		l, err = link.AttachTracing(link.TracingOptions{Program: p})
+	}
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		err = ErrUnattached
 	}
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", name, err)

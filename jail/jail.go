@@ -59,7 +59,7 @@ func Run(cfg Config) (status int, err error) {
 		return runWithoutBPF(cfg)
 	}
 	slot, err := bpf.Take(cfg.Attach)
-	if errors.Is(err, bpf.ErrRefused) {
+	if errors.Is(err, bpf.ErrRefused) || errors.Is(err, bpf.ErrUnattached) {
 		kernel, _ := askKernel()
 		return 0, fmt.Errorf("%w%s", err, kernel.hint())
 	}

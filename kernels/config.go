@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -45,7 +46,11 @@ var needed = []string{
 // unknown: then the guest has to find out.
 func (k Kernel) Lacks() []string {
 	var lacks []string
-	for _, option := range needed {
+	options := needed
+	if k.Arch == ARM64 { // since Linux 6.4; on x86-64 functions are patched in another way
+		options = append(slices.Clone(needed), "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS")
+	}
+	for _, option := range options {
 		if v, err := k.ConfigValue(option); err == nil && v != "y" {
 			lacks = append(lacks, option)
 		}

@@ -464,6 +464,10 @@ func (f vmtestFlags) boot(ctx context.Context, cfg vmtest.Config) []vmtest.Cell 
 			cells[spec] = vmtest.MissingCell(spec, err, f.allowMissing)
 			continue
 		}
+		if err := f.equipment.suits(k); err != nil {
+			cells[spec] = vmtest.BrokenCell(k, err)
+			continue
+		}
 		cfg.Kernels = append(cfg.Kernels, k)
 	}
 	if len(cfg.Kernels) > 0 {

@@ -68,6 +68,15 @@ func (e *equipment) add(ctx context.Context, cfg *vmtest.Config) error {
 	return nil
 }
 
+// suits says why a kernel's guest could not run what is put into it.
+func (e equipment) suits(k kernels.Kernel) error {
+	if k.Arch != runtime.GOARCH && len(e.packages) > 0 {
+		return fmt.Errorf("--package has programs for %s, and the kernel is for %s; put the "+
+			"programs into a folder and use --tree", runtime.GOARCH, k.Arch)
+	}
+	return nil
+}
+
 // foreignBinaries are where the binaries for guests of other architectures are expected:
 // beside this program, as make cross leaves them.
 func foreignBinaries() map[string]string {
