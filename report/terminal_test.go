@@ -166,3 +166,32 @@ func TestProgressIsForTerminals(t *testing.T) {
 		t.Errorf("progress to a file = %q, %v, want nothing", data, err)
 	}
 }
+
+// The table stays below what is printed, is rewritten in place and gone at the end.
+func TestLive(t *testing.T) {
+	got := onTerminal(t, 20, func(w *os.File) {
+		l := NewLive(w, false)
+		l.Set("6.1", "load")
+		l.Printf("hello")
+		l.next = time.Time{}
+		l.Set("6.12", "a line that is too long\n")
+		l.Remove("6.1")
+		l.Remove("6.12")
+	})
+	want := "6.1  load\r\n" +
+		"\r\x1b[1A\x1b[Jhello\r\n6.1  load\r\n" +
+		"\r\x1b[1A\x1b[J6.1   load\r\n6.12  a line that i\r\n" +
+		"\r\x1b[2A\x1b[J6.12  a line that i\r\n" +
+		"\r\x1b[1A\x1b[J"
+	if got != want {
+		t.Errorf("terminal got %q,\nwant %q", got, want)
+	}
+	var plain bytes.Buffer
+	l := NewLive(&plain, false)
+	l.Set("6.1", "load")
+	l.Printf("hello %d", 1)
+	l.Remove("6.1")
+	if got := plain.String(); got != "hello 1\n" {
+		t.Errorf("no terminal got %q, want the line alone", got)
+	}
+}

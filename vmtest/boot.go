@@ -40,7 +40,8 @@ type guest struct {
 	plan     plan
 	limits   limits
 	onText   func(textPayload)
-	onStep   func(Step)     // as it begins
+	onStep   func(Step) // as it begins
+	onResult func(Step, []report.Result)
 	messages <-chan Message // nil: none come
 	machine  *machine
 	record   *record
@@ -194,6 +195,9 @@ func (g *guest) frame(f frame) error {
 		c.Results = append(c.Results, r)
 		step := len(c.Steps) // steps run one after the other
 		g.results[step] = append(g.results[step], r)
+		if step < len(g.plan.Steps) {
+			g.onResult(g.plan.Steps[step], g.results[step])
+		}
 	case frameExit:
 		var s StepStatus
 		if err := f.decode(&s); err != nil {

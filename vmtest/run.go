@@ -43,6 +43,7 @@ func (r *runner) all(ctx context.Context) []Cell {
 				return
 			}
 			cells[i] = r.cell(ctx, k, labels[i])
+			r.cfg.Progress(labels[i], "", nil)
 		}()
 	}
 	wg.Wait()
@@ -124,6 +125,7 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 		messages: r.cfg.Messages,
 		onText:   func(t textPayload) { out.write(t.Data, r.writerFor(t)) },
 		onStep:   func(s Step) { r.announce(label, s) },
+		onResult: func(s Step, all []report.Result) { r.cfg.Progress(label, s.Name, all) },
 	}
 	spec := machineSpec{
 		machineType: machine,
@@ -151,6 +153,7 @@ func (r *runner) boot(ctx context.Context, k kernels.Kernel, label string, a acc
 
 // announce says that a step begins which takes minutes and prints nothing meanwhile.
 func (r *runner) announce(label string, s Step) {
+	r.cfg.Progress(label, s.Name, nil)
 	if s.Results {
 		r.cfg.Logf("%s: %s", label, s.Name)
 	}

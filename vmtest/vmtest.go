@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/agent-lock/agent-lock/kernels"
+	"github.com/agent-lock/agent-lock/report"
 )
 
 // Config is what to boot and what to run there.
@@ -64,6 +65,9 @@ type Config struct {
 	// Keep is a folder for the raw record of each cell: LABEL.console, LABEL.frames
 	// and LABEL.qemu, the command line. Empty: nothing is kept.
 	Keep string
+	// Progress is told how far a cell's step is, by its results so far, and with no step that
+	// the cell is done; nil: nobody. It may be called for several cells at a time.
+	Progress func(label, step string, results []report.Result)
 	// Logf is told what happens; nil: nobody.
 	Logf func(format string, args ...any)
 }
@@ -91,6 +95,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Logf == nil {
 		c.Logf = func(string, ...any) {}
+	}
+	if c.Progress == nil {
+		c.Progress = func(string, string, []report.Result) {}
 	}
 	if c.Text == nil {
 		c.Text = io.Discard

@@ -316,10 +316,8 @@ func (f vmtestFlags) config(std stdio) (vmtest.Config, error) {
 		Keep:     f.keep,
 		Binaries: foreignBinaries(),
 		ICount:   f.bench,
-		Logf: func(format string, args ...any) {
-			fmt.Fprintf(std.err, "agent-lock: vmtest: "+format+"\n", args...)
-		},
 	}
+	f.watch(std, &cfg)
 	for _, s := range f.files {
 		host, guest, ok := strings.Cut(s, ":")
 		if !ok || host == "" || !strings.HasPrefix(guest, "/") {

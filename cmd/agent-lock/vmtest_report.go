@@ -116,3 +116,25 @@ func stepsStatus(cells []vmtest.Cell) int {
 	}
 	return first
 }
+
+// watch has the run say what happens, and on a terminal how far each guest is.
+func (f vmtestFlags) watch(std stdio, cfg *vmtest.Config) {
+	// What the steps print would come between.
+	live := report.NewLive(std.err, len(f.steps) > 0 || f.verbose || f.demo || f.bench)
+	cfg.Logf = func(format string, args ...any) {
+		live.Printf("agent-lock: vmtest: "+format, args...)
+	}
+	cfg.Progress = func(label, step string, results []report.Result) {
+		if step == "" {
+			live.Remove(label)
+			return
+		}
+		bad := 0
+		for _, r := range results {
+			if r.Bad() {
+				bad++
+			}
+		}
+		live.Set(label, fmt.Sprintf("%s: %d done, %d bad", step, len(results), bad))
+	}
+}
