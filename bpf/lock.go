@@ -20,6 +20,9 @@ func lockSets() (unlock func(), err error) {
 	if err := makeDir(pinRoot); err != nil {
 		return nil, err
 	}
+	if err := checkOwner(pinRoot); err != nil {
+		return nil, err
+	}
 	f, err := lockDir(pinRoot, unix.LOCK_EX)
 	if err != nil {
 		return nil, err
@@ -62,6 +65,20 @@ func anyHeld(set string) (bool, error) {
 func makeDir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make lock: %w", err)
+	}
+	return nil
+}
+
+// checkOwner refuses a directory that others can change: where bpffs is mounted for
+// everybody, they could have made it first.
+func checkOwner(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return fmt.Errorf("lock attach sets: %s: %w", path, err)
+	}
+	if st.Uid != 0 || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
+		return fmt.Errorf("lock attach sets: %s is not a directory of root's alone (uid %d, mode "+
+			"%o); remove it", path, st.Uid, st.Mode)
 	}
 	return nil
 }

@@ -80,46 +80,44 @@ func furnishRest(s setup, w writable) error {
 		return err
 	}
 	if s.Layers.View && !s.Layers.BPF && s.User.UID == 0 { // who owns all of /proc/sys
-		if err := lessen("/proc", policy.Write); err != nil {
+		proc, err := unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = lessen(proc, policy.Write)
+			unix.Close(proc)
+		}
+		if err != nil {
 			return fmt.Errorf("make /proc read-only: %w", err)
 		}
 	}
 	return maskRules(s.Rules, s.Layers.View)
 }
 
-// kept is a path that a private directory would cover.
-type kept struct {
-	Path   string
-	Direct bool // as in policy.Rule
-}
-
-// keep returns the rules' paths that a private directory would cover.
-func keep(p *policy.Policy) []kept {
-	var paths []kept
+// keep returns the rules whose paths a private directory would cover.
+func keep(p *policy.Policy) []policy.Rule {
+	var kept []policy.Rule
 	for _, r := range p.Rules {
 		for _, dir := range policy.Private {
 			if strings.HasPrefix(r.Path, dir+"/") {
 				if _, err := os.Lstat(r.Path); err == nil {
-					paths = append(paths, kept{r.Path, r.Direct})
+					kept = append(kept, r)
 				}
 			}
 		}
 	}
-	return paths
+	return kept
 }
 
-func openKept(paths []kept) (map[string]*os.File, error) {
+func openKept(rules []policy.Rule) (map[string]*os.File, error) {
 	files := map[string]*os.File{}
-	for _, k := range paths {
-		how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC}
-		if k.Direct {
-			how.Resolve = unix.RESOLVE_NO_SYMLINKS
+	for _, rule := range rules {
+		fd, err := openRule(rule)
+		if rule.Optional && errors.Is(err, unix.ELOOP) {
+			continue
 		}
-		fd, err := unix.Openat2(unix.AT_FDCWD, k.Path, how)
 		if err != nil {
-			return nil, fmt.Errorf("open %s: %w", k.Path, err)
+			return nil, fmt.Errorf("open %s: %w", rule.Path, err)
 		}
-		files[k.Path] = os.NewFile(uintptr(fd), k.Path)
+		files[rule.Path] = os.NewFile(uintptr(fd), rule.Path)
 	}
 	return files, nil
 }

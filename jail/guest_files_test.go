@@ -3,6 +3,7 @@
 package jail_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,5 +111,45 @@ func TestBindMountOfHome(t *testing.T) {
 	out, _, _ := run(t, jailed(dir, []string{"--denials", "off"}, "open", outside))
 	if out != "ENOENT\n" {
 		t.Errorf("open of an outside file = %q, want ENOENT", out)
+	}
+}
+
+// Git's own files may be links of the user's, and lead no further than that: an earlier
+// jail can have left other links where they lead.
+func TestLinksOfDefaultRules(t *testing.T) {
+	dir, key := project(t), secret(t)
+	config := filepath.Join(home, ".config")
+	if err := os.Symlink(dir, config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(config) })
+	if err := os.Mkdir(filepath.Join(dir, "git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	place := filepath.Join(dir, "git", "config")
+	asked := filepath.Join(config, "git", "config")
+	other := project(t)
+	for _, layers := range []string{"bpf", "bpf,view", "view,seccomp", "landlock,seccomp", "all"} {
+		if strings.Contains(layers, "landlock") && landlockHere() == 0 {
+			continue
+		}
+		os.Remove(place)
+		write(t, place, []byte("[user]"), 0o644)
+		for i, jailIn := range []string{other, dir} {
+			out, stderr, _ := run(t, jailed(jailIn, []string{"--layers", layers}, "open", asked))
+			if out != "ok\n" {
+				t.Errorf("%s: git's file, jail %d: %q, want ok; stderr: %s", layers, i, out, stderr)
+			}
+		}
+		if err := errors.Join(os.Remove(place), os.Symlink(key, place)); err != nil {
+			t.Fatal(err)
+		}
+		for i, jailIn := range []string{other, dir} {
+			flags := []string{"--layers", layers, "--denials", "off"}
+			out, stderr, _ := run(t, jailed(jailIn, flags, "open", asked))
+			if out == "ok\n" {
+				t.Errorf("%s: a jail's link, jail %d: opened; stderr: %s", layers, i, stderr)
+			}
+		}
 	}
 }

@@ -14,16 +14,16 @@ func TestParseMount(t *testing.T) {
 		want mount
 	}{
 		{"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw",
-			mount{98 << 20, "/mnt1", "/mnt2"}},
+			mount{36, 98 << 20, "/mnt1", "/mnt2"}},
 		{`22 1 0:21 / /a\040b\011c\012d\134e rw - tmpfs none rw`,
-			mount{21, "/", "/a b\tc\nd\\e"}},
+			mount{22, 21, "/", "/a b\tc\nd\\e"}},
 	} {
 		got, err := parseMount(tt.line)
 		if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(mount{})); diff != "" || err != nil {
 			t.Errorf("parseMount(%q): %v (-want +got):\n%s", tt.line, err, diff)
 		}
 	}
-	for _, line := range []string{"", "36 35 98:0", "36 35 x /a /b rw"} {
+	for _, line := range []string{"", "36 35 98:0", "36 35 x /a /b rw", "x 35 1:0 /a /b rw"} {
 		if got, err := parseMount(line); err == nil {
 			t.Errorf("parseMount(%q) = %v, want an error", line, got)
 		}

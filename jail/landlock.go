@@ -219,10 +219,15 @@ func openRule(rule policy.Rule) (int, error) {
 	how := &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS,
 	}
-	if rule.Direct {
+	path := rule.Path
+	if rule.Direct || rule.Links != nil {
+		var err error
+		if path, err = rule.Target(); err != nil {
+			return -1, err
+		}
 		how.Resolve |= unix.RESOLVE_NO_SYMLINKS
 	}
-	return unix.Openat2(unix.AT_FDCWD, rule.Path, how)
+	return unix.Openat2(unix.AT_FDCWD, path, how)
 }
 
 func (r *ruleset) add(fd int, access uint64, path string) error {

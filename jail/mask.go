@@ -47,17 +47,29 @@ func maskRules(rules []policy.Rule, inView bool) error {
 		if inView && lost&policy.Read == 0 && !below(rule.Path, "/proc") {
 			continue
 		}
-		switch {
-		case lost&policy.Read != 0:
-			err = nothing.hide(rule.Path, rules)
-		case lost&(policy.Write|policy.Execute) != 0:
-			err = lessen(rule.Path, lost)
+		if lost == 0 {
+			continue
 		}
-		if err != nil && !(rule.Optional && errors.Is(err, unix.ENOENT)) {
+		err := nothing.mask(rule, lost, rules)
+		if err != nil && !(rule.Optional &&
+			(errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP))) {
 			return fmt.Errorf("keep %s (%s) from the jail: %w", rule.Path, rule.Origin, err)
 		}
 	}
 	return nil
+}
+
+// mask covers what a rule's path leads to, which is looked up once.
+func (n nothing) mask(rule policy.Rule, lost policy.Rights, rules []policy.Rule) error {
+	fd, err := openRule(rule)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if lost&policy.Read != 0 {
+		return n.hide(fd, rule.Path, rules)
+	}
+	return lessen(fd, lost)
 }
 
 // widest joins the rules for the directories above a path.
@@ -75,8 +87,8 @@ func below(path, dir string) bool {
 	return strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// lessen mounts a path over itself, without what was lost.
-func lessen(path string, lost policy.Rights) error {
+// lessen mounts what is open over itself, without what was lost.
+func lessen(fd int, lost policy.Rights) error {
 	var attr unix.MountAttr
 	if lost&policy.Write != 0 {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
@@ -84,13 +96,13 @@ func lessen(path string, lost policy.Rights) error {
 	if lost&policy.Execute != 0 {
 		attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
 	}
-	return cover(unix.AT_FDCWD, path, path, attr)
+	return cover(fd, "", fd, attr)
 }
 
-// cover mounts a copy of from over path.
-func cover(dir int, from, path string, attr unix.MountAttr) error {
-	clone, err := unix.OpenTree(dir, from,
-		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+// cover mounts a copy of what a name in a directory, or "" for itself, is over what is open.
+func cover(dir int, from string, fd int, attr unix.MountAttr) error {
+	clone, err := unix.OpenTree(dir, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
+		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return err
 	}
@@ -99,8 +111,8 @@ func cover(dir int, from, path string, attr unix.MountAttr) error {
 	if err := unix.MountSetattr(clone, "", all, &attr); err != nil {
 		return err
 	}
-	return unix.MoveMount(clone, "", unix.AT_FDCWD, path,
-		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
+	return unix.MoveMount(clone, "", fd, "",
+		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
 // nothing is a directory that holds a file and a directory that nobody may open. It
@@ -135,20 +147,22 @@ func (n nothing) close() {
 	os.RemoveAll(n.path)
 }
 
-// hide covers a path; of a directory in which a rule shows something, all the rest.
-func (n nothing) hide(path string, rules []policy.Rule) error {
-	info, err := os.Stat(path)
+// hide covers what is open, by a path; of a directory in which a rule shows something, all
+// the rest.
+func (n nothing) hide(fd int, path string, rules []policy.Rule) error {
+	_, mode, err := identify(fd)
 	if err != nil {
 		return err
 	}
-	if info.IsDir() && shows(rules, path) {
-		return n.hideAround(path, rules)
+	dir := mode&unix.S_IFMT == unix.S_IFDIR
+	if dir && shows(rules, path) {
+		return n.hideAround(fd, path, rules)
 	}
 	from := "file"
-	if info.IsDir() {
+	if dir {
 		from = "dir"
 	}
-	return cover(n.fd, from, path, unix.MountAttr{
+	return cover(n.fd, from, fd, unix.MountAttr{
 		Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC,
 	})
 }
@@ -163,21 +177,41 @@ func shows(rules []policy.Rule, dir string) bool {
 	return false
 }
 
-func (n nothing) hideAround(dir string, rules []policy.Rule) error {
-	entries, err := os.ReadDir(dir)
+func (n nothing) hideAround(dir int, path string, rules []policy.Rule) error {
+	list, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		if ruled(rules, path) || entry.Type()&os.ModeSymlink != 0 {
-			continue // a link shows nothing that its target does not
+	f := os.NewFile(uintptr(list), path)
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if ruled(rules, filepath.Join(path, name)) {
+			continue
 		}
-		if err := n.hide(path, rules); err != nil && !errors.Is(err, unix.ENOENT) {
+		err := n.hideIn(dir, name, filepath.Join(path, name), rules)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
 	return nil
+}
+
+// hideIn covers what a name in a directory is, but a link: it shows nothing that its target
+// does not.
+func (n nothing) hideIn(dir int, name, path string, rules []policy.Rule) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if _, mode, err := identify(fd); err != nil || mode&unix.S_IFMT == unix.S_IFLNK {
+		return err
+	}
+	return n.hide(fd, path, rules)
 }
 
 // ruled reports whether a path has a rule of its own.

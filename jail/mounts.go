@@ -7,10 +7,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // mount is a line of /proc/PID/mountinfo.
 type mount struct {
+	id    uint64
 	dev   uint32 // as the kernel encodes it in super_block.s_dev
 	root  string // the mounted directory within its file system
 	point string
@@ -37,6 +40,10 @@ func parseMount(line string) (mount, error) {
 	if len(fields) < 5 {
 		return mount{}, fmt.Errorf("read the jail's mounts: unexpected line %q", line)
 	}
+	id, err := strconv.ParseUint(fields[0], 10, 64)
+	if err != nil {
+		return mount{}, fmt.Errorf("read the jail's mounts: number: %w", err)
+	}
 	first, second, _ := strings.Cut(fields[2], ":")
 	major, err := strconv.ParseUint(first, 10, 32)
 	minor, err2 := strconv.ParseUint(second, 10, 32)
@@ -45,9 +52,16 @@ func parseMount(line string) (mount, error) {
 	}
 	const minorBits = 20 // include/linux/kdev_t.h
 	return mount{
-		dev: uint32(major<<minorBits | minor), root: unescape(fields[3]),
+		id: id, dev: uint32(major<<minorBits | minor), root: unescape(fields[3]),
 		point: unescape(fields[4]),
 	}, nil
+}
+
+// is reports whether an open directory or file lies on the mount.
+func (m mount) is(fd int) bool {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+	return err == nil && st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id == m.id
 }
 
 // unescape undoes the octal escapes of mountinfo.

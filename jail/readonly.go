@@ -12,8 +12,9 @@ import (
 // writable are the places that stay as they are when all else becomes read-only: the
 // trees of the rules that give writing, taken before.
 type writable struct {
-	paths []string
+	rules []policy.Rule
 	trees []int
+	ids   []object // of what was there
 }
 
 // readOnlyBut makes every mount of the jail read-only. Without the BPF layer nothing
@@ -30,7 +31,7 @@ func readOnlyBut(rules []policy.Rule) (writable, error) {
 			continue
 		}
 		if err == nil {
-			err = w.take(fd, rule.Path)
+			err = w.take(fd, rule)
 		}
 		if err != nil {
 			w.close()
@@ -51,28 +52,49 @@ func (w *writable) wants(path string) bool {
 	return !slices.Contains(fresh, path) && !below(path, "/proc") && !below(path, "/dev")
 }
 
-func (w *writable) take(fd int, path string) error {
+func (w *writable) take(fd int, rule policy.Rule) error {
 	defer unix.Close(fd)
+	id, _, err := identify(fd)
+	if err != nil {
+		return err
+	}
 	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
 		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return err
 	}
-	w.paths, w.trees = append(w.paths, path), append(w.trees, tree)
+	w.rules, w.trees, w.ids = append(w.rules, rule), append(w.trees, tree), append(w.ids, id)
 	return nil
 }
 
 // put mounts the places where they were.
 func (w *writable) put() error {
 	defer w.close()
-	for i, path := range w.paths {
-		err := unix.MoveMount(w.trees[i], "", unix.AT_FDCWD, path,
-			unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
-		if err != nil {
-			return fmt.Errorf("keep %s writable: %w", path, err)
+	for i := range w.rules {
+		if err := w.putOne(i); err != nil {
+			return fmt.Errorf("keep %s writable: %w", w.rules[i].Path, err)
 		}
 	}
 	return nil
+}
+
+// putOne looks the place up again, since it may have been bound in a fresh directory. Another
+// one, which a jail has put there, is refused.
+func (w *writable) putOne(i int) error {
+	fd, err := openRule(w.rules[i])
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	id, _, err := identify(fd)
+	if err != nil {
+		return err
+	}
+	if id != w.ids[i] {
+		return errors.New("it was replaced in the meantime")
+	}
+	return unix.MoveMount(w.trees[i], "", fd, "",
+		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
 func (w *writable) close() {

@@ -103,8 +103,10 @@ func (r *rules) find(rule policy.Rule) (found, error) {
 	if rule.Prefix {
 		path = filepath.Dir(path)
 	}
-	end, err := r.walk(path, r.refuseLinks(rule))
+	end, err := r.walk(path, rule.Follows, nil)
 	switch {
+	case errors.Is(err, errLink) && rule.Optional:
+		return end, nil
 	case rule.Prefix && err == nil:
 		return found{fd: -1, entries: []entry{{end.fd, filepath.Base(rule.Path)}}}, nil
 	case errors.Is(err, unix.ENOENT) && rule.Optional:
@@ -113,21 +115,6 @@ func (r *rules) find(rule policy.Rule) (found, error) {
 		return end, nil
 	}
 	return end, err
-}
-
-// refuseLinks lets a direct rule meet no link: an earlier jail's process could
-// have put one where the project was when it was checked.
-func (r *rules) refuseLinks(rule policy.Rule) func(fd int, last bool) error {
-	if !rule.Direct {
-		return nil
-	}
-	return func(fd int, _ bool) error {
-		_, mode, err := r.identify(fd)
-		if err == nil && mode&unix.S_IFMT == unix.S_IFLNK {
-			return fmt.Errorf("a symbolic link has come into the path: %w", unix.ELOOP)
-		}
-		return err
-	}
 }
 
 func rightsOf(rule policy.Rule) bpf.Rights {
@@ -206,7 +193,7 @@ func (r *rules) showWay(rule policy.Rule, end found) error {
 		path = filepath.Dir(path)
 	}
 	var around *label // of the nearest rule so far
-	_, err := r.walk(path, func(fd int, last bool) error {
+	_, err := r.walk(path, rule.Follows, func(fd int, last bool) error {
 		l, err := r.at(fd)
 		if err != nil {
 			return err
@@ -222,7 +209,7 @@ func (r *rules) showWay(rule policy.Rule, end found) error {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, unix.ENOENT) {
+	if err != nil && !errors.Is(err, unix.ENOENT) && !(rule.Optional && errors.Is(err, errLink)) {
 		return err
 	}
 	return r.markEntries(rule, end)
@@ -306,8 +293,11 @@ func (r *rules) labelMounts() error {
 		if !ok || !rule.Mounts || filepath.Clean(rule.Path) == m.point {
 			continue
 		}
-		end, err := r.walk(m.point, nil)
-		if err != nil {
+		end, err := r.walk(m.point, func(string) bool { return false }, nil)
+		if errors.Is(err, errLink) {
+			return fmt.Errorf("find what is mounted on %s: %w", m.point, err)
+		}
+		if err != nil || !m.is(end.fd) {
 			continue // hidden by a later mount
 		}
 		l, err := r.at(end.fd)

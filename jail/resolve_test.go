@@ -182,3 +182,60 @@ func TestAddresses(t *testing.T) {
 		t.Error("addresses without that of one label = nil, want an error")
 	}
 }
+
+// Where a rule's links are followed in some directories alone, a jail's link elsewhere gives
+// nothing.
+func TestResolveLinksOfSomeDirectories(t *testing.T) {
+	top := tree(t, "home/dotfiles/config/git/", "home/.config -> dotfiles/config",
+		"home/.gitconfig -> dotfiles/gitconfig", "home/dotfiles/gitconfig", "home/key",
+		"home/dotfiles/config/git/config -> TOP/home/key")
+	home := filepath.Join(top, "home")
+	p := &policy.Policy{}
+	for _, name := range []string{".gitconfig", ".config/git/config"} {
+		p.Rules = append(p.Rules, policy.Rule{Path: filepath.Join(home, name), Keep: true,
+			Rights: policy.Read, Optional: true, Links: []string{home}})
+	}
+	for i, want := range []string{"home/dotfiles/gitconfig", ""} {
+		got, err := p.Rules[i].Target()
+		if want == "" && !errors.Is(err, unix.ELOOP) ||
+			want != "" && got != filepath.Join(top, want) {
+			t.Errorf("Target of %s = %q, %v; want %q", p.Rules[i].Path, got, err, want)
+		}
+	}
+	r, err := resolve(p, "/proc/self")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	labels := labelsOf(t, r, top)
+	if got := labels["home/dotfiles/gitconfig"]; !strings.Contains(got, "read") {
+		t.Errorf("what ~/.gitconfig leads to is labelled %q, want read", got)
+	}
+	if got, ok := labels["home/key"]; ok {
+		t.Errorf("what a jail's link leads to is labelled %q, want no label", got)
+	}
+}
+
+// A mount below a rule's path gets its rights where it is, not where a link leads by now.
+func TestLabelMountsFollowsNoLink(t *testing.T) {
+	top := tree(t, "proj/a/data/", "x/data/", "proj/b -> TOP/x")
+	for name, wantErr := range map[string]error{"proj/b/data": unix.ELOOP, "proj/a/data": nil} {
+		p := &policy.Policy{Rules: []policy.Rule{{Path: filepath.Join(top, "proj"), Mounts: true,
+			Rights: policy.Read | policy.Write}}}
+		r, err := resolve(p, "/proc/self")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		r.mounts = []mount{{id: 1, point: filepath.Join(top, name)}} // of another mount there
+		if err := r.labelMounts(); !errors.Is(err, wantErr) {
+			t.Errorf("labelMounts with a mount on %s = %v, want %v", name, err, wantErr)
+		}
+		labels := labelsOf(t, r, top)
+		for _, outside := range []string{"x/data", "proj/a/data"} {
+			if got, ok := labels[outside]; ok {
+				t.Errorf("%s is labelled %q, want no label", outside, got)
+			}
+		}
+	}
+}

@@ -31,8 +31,8 @@ type setup struct {
 	Command []string
 	Env     []string
 	User    User
-	Keep    []kept
-	Spaces  uintptr // the namespaces, for clone(2)
+	Keep    []policy.Rule // of paths that a private directory would cover
+	Spaces  uintptr       // the namespaces, for clone(2)
 	Layers  Layers
 	Rules   []policy.Rule // for Landlock and mounts; none where neither is used
 	Network policy.Network

@@ -44,7 +44,7 @@ func makeView(s setup) error {
 	}
 	// Programs look for these whether a rule shows something in them or not.
 	for _, dir := range []string{"/proc", s.User.Home} {
-		if path, err := v.lead(dir, false); err == nil && path != "/" {
+		if path, err := v.lead(dir, policy.Rule{}); err == nil && path != "/" {
 			if info, err := os.Lstat(path); err == nil {
 				v.ways[path] = info
 			}
@@ -103,7 +103,7 @@ func (v *view) show(rule policy.Rule) error {
 		v.links[ptmx] = "pts/ptmx"
 		return nil
 	}
-	path, err := v.lead(rule.Path, rule.Direct)
+	path, err := v.lead(rule.Path, rule)
 	if rule.Optional && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) ||
 		errors.Is(err, unix.ELOOP)) {
 		return nil
@@ -137,9 +137,9 @@ func (v *view) show(rule policy.Rule) error {
 }
 
 // lead follows a path, link by link, and notes what leads to its end, whose path without
-// links it returns: /proc for what lies in there, which differs with who looks. A direct one
-// has no link in it.
-func (v *view) lead(path string, direct bool) (string, error) {
+// links it returns: /proc for what lies in there, which differs with who looks. Of links it
+// follows those that the rule does.
+func (v *view) lead(path string, rule policy.Rule) (string, error) {
 	at := "/"
 	links := 0
 	for names := split(path); len(names) > 0; {
@@ -161,7 +161,7 @@ func (v *view) lead(path string, direct bool) (string, error) {
 			continue
 		}
 		target, err := os.Readlink(next)
-		if links++; err == nil && (direct || links > maxLinks) {
+		if links++; err == nil && (!rule.Follows(at) || links > maxLinks) {
 			err = unix.ELOOP
 		}
 		if err != nil {

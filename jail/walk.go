@@ -3,6 +3,7 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,12 +27,16 @@ type entry struct {
 // maxLinks is the kernel's own limit (MAXSYMLINKS).
 const maxLinks = 40
 
-// walk follows a path in the jail's mounts, link by link. visit sees every object on
-// the way. When only the last name is missing, the error is unix.ENOENT and found
-// says where it would be.
-func (r *rules) walk(path string, visit func(fd int, last bool) error) (found, error) {
+// errLink says that a path has a link where none is followed.
+var errLink = fmt.Errorf("a symbolic link has come into the path: %w", unix.ELOOP)
+
+// walk goes along a path in the jail's mounts, link by link, and follows those in
+// directories that it may (nil: all). visit sees every object on the way. When only the
+// last name is missing, the error is unix.ENOENT and found says where it would be.
+func (r *rules) walk(path string, follows func(dir string) bool,
+	visit func(fd int, last bool) error) (found, error) {
 	names := split(path)
-	dirs := []int{r.root}
+	dirs, way := []int{r.root}, []string{"/"} // with their names
 	end := found{fd: -1}
 	see := func(fd int, last bool) error {
 		if visit == nil {
@@ -47,6 +52,7 @@ func (r *rules) walk(path string, visit func(fd int, last bool) error) (found, e
 		names = names[1:]
 		if name == ".." {
 			dirs = dirs[:max(1, len(dirs)-1)]
+			way = way[:len(dirs)]
 			continue
 		}
 		dir := dirs[len(dirs)-1]
@@ -61,14 +67,17 @@ func (r *rules) walk(path string, visit func(fd int, last bool) error) (found, e
 			return end, err
 		}
 		if !next.isLink {
-			dirs = append(dirs, next.fd)
+			dirs, way = append(dirs, next.fd), append(way, name)
 			continue
+		}
+		if follows != nil && !follows(filepath.Join(way...)) {
+			return end, errLink
 		}
 		if links++; links > maxLinks {
 			return end, unix.ELOOP
 		}
 		if strings.HasPrefix(next.target, "/") {
-			dirs = dirs[:1]
+			dirs, way = dirs[:1], way[:1]
 		}
 		names = append(split(next.target), names...)
 	}

@@ -18,14 +18,14 @@ func TestWalkLooksOnce(t *testing.T) {
 	}
 	defer r.Close()
 	path := filepath.Join(top, "dir/file")
-	before, err := r.walk(path, nil)
+	before, err := r.walk(path, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(filepath.Join(top, "other/file"), path); err != nil {
 		t.Fatal(err)
 	}
-	after, err := r.walk(path, nil)
+	after, err := r.walk(path, nil, nil)
 	if err != nil || before.fd != after.fd {
 		t.Errorf("walk = %d, %v, want %d as before", after.fd, err, before.fd)
 	}

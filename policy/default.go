@@ -40,10 +40,19 @@ func Default(project, home string) *Policy {
 	p.devices()
 	// What git needs to know its user. Nothing else of the home directory.
 	// Not all of .config/git: it may hold stored passwords.
+	git := len(p.Rules)
 	for _, name := range []string{
 		".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes",
 	} {
 		p.keep(ro, filepath.Join(home, name))
+	}
+	// They may be links to elsewhere, where a jail may have made others.
+	real, err := filepath.EvalSymlinks(home)
+	if err != nil {
+		real = home
+	}
+	for i := range p.Rules[git:] {
+		p.Rules[git+i].Links = []string{real, filepath.Join(real, ".config")}
 	}
 	return p
 }

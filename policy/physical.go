@@ -26,13 +26,47 @@ func physical(name string) (string, error) {
 		}
 		abs = filepath.Join(dir, name)
 	}
-	names, at := strings.Split(abs, "/"), "/"
+	real, refused, err := follow(abs, trusted)
+	if refused != "" {
+		return "", refuse(name, refused)
+	}
+	return real, err
+}
+
+// Physical returns the absolute path of a name without symbolic links, as far as it exists,
+// or an error where it leads through one that a jail could have made.
+func Physical(name string) (string, error) { return physical(name) }
+
+// Follows reports whether a link in a directory, whose path has none in it, may be followed
+// on the way to the rule's path.
+func (r Rule) Follows(dir string) bool {
+	return !r.Direct && (r.Links == nil || slices.Contains(r.Links, dir) ||
+		slices.Contains(systemDirs, dir))
+}
+
+// Target returns the rule's path without the symbolic links that it follows. The error is
+// [syscall.ELOOP] where it meets another.
+func (r Rule) Target() (string, error) {
+	real, refused, err := follow(r.Path, func(link string, _ fs.FileInfo) bool {
+		return r.Follows(filepath.Dir(link))
+	})
+	if refused != "" {
+		err = fmt.Errorf("a symbolic link has come into the path, %s: %w", refused, syscall.ELOOP)
+	}
+	return real, err
+}
+
+// follow returns an absolute path without symbolic links, as far as it exists, or the first
+// link that may not be followed.
+func follow(path string, may func(link string, info fs.FileInfo) bool) (real, refused string,
+	err error) {
+	names, at := strings.Split(path, "/"), "/"
 	for links := 0; len(names) > 0; {
 		next := filepath.Join(at, names[0]) // of ".." as well: what is above is no link
 		names = names[1:]
 		info, err := os.Lstat(next)
 		if err != nil { // whoever needs it reports it
-			return filepath.Join(append([]string{next}, names...)...), nil
+			return filepath.Join(append([]string{next}, names...)...), "", nil
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			at = next
@@ -40,17 +74,17 @@ func physical(name string) (string, error) {
 		}
 		target, err := os.Readlink(next)
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
-		if links++; !trusted(next, info) || links > maxLinks {
-			return "", refuse(name, next)
+		if links++; !may(next, info) || links > maxLinks {
+			return "", next, nil
 		}
 		if filepath.IsAbs(target) {
 			at = "/"
 		}
 		names = append(strings.Split(target, "/"), names...)
 	}
-	return at, nil
+	return at, "", nil
 }
 
 // trusted reports whether a link cannot be a jail's: it is root's, and lies where no jail

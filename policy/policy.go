@@ -45,6 +45,9 @@ type Rule struct {
 	// then a link on the way means that somebody changed it since it was checked.
 	Path   string
 	Direct bool
+	// Links are the directories, without links in their paths, whose links are followed
+	// besides those of system directories. Nil: links of all directories, unless Direct.
+	Links  []string
 	Rights Rights
 	// Prefix extends the rule to all names in the path's directory that begin like
 	// its last one.

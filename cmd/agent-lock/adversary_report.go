@@ -147,7 +147,7 @@ func (out *resultOutput) openFile(form, name string) error {
 	if name == "-" {
 		out.stdout, out.table = form, out.std.err
 	} else {
-		file, err := os.Create(name)
+		file, err := openResults(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 		if err != nil {
 			return fmt.Errorf("write --%s: %w", form, err)
 		}

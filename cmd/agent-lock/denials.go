@@ -2,12 +2,10 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	"github.com/agent-lock/agent-lock/event"
@@ -116,33 +114,10 @@ func openLog(name string, p *policy.Policy, user jail.User) (*os.File, error) {
 		return nil, fmt.Errorf("%s: the jail could change it; name a file outside %s",
 			abs, rule.Path)
 	}
-	type opened struct {
-		fd  int
-		err error
+	f, err := openAs(user, abs, unix.O_CREAT|unix.O_APPEND|unix.O_WRONLY|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	done := make(chan opened)
-	go func() {
-		// Not unlocked: the thread ends with its file system ids.
-		runtime.LockOSThread()
-		unix.SetfsgidRetGid(user.GID)
-		unix.SetfsuidRetUid(user.UID)
-		fd, err := unix.Openat2(unix.AT_FDCWD, abs, &unix.OpenHow{
-			Flags: unix.O_CREAT | unix.O_APPEND | unix.O_WRONLY | unix.O_NONBLOCK |
-				unix.O_NOCTTY | unix.O_CLOEXEC,
-			Mode:    0o600,
-			Resolve: unix.RESOLVE_NO_SYMLINKS,
-		})
-		done <- opened{fd, err}
-	}()
-	o := <-done
-	if errors.Is(o.err, unix.ELOOP) {
-		return nil, fmt.Errorf("%s: a symbolic link is in the path, which a jail could have "+
-			"made; name the file without it", abs)
-	}
-	if o.err != nil {
-		return nil, fmt.Errorf("%s as %s: %w", abs, user.Name, o.err)
-	}
-	f := os.NewFile(uintptr(o.fd), abs)
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		f.Close()
 		return nil, fmt.Errorf("%s is not a regular file", abs)

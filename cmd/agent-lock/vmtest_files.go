@@ -49,7 +49,7 @@ func (f *vmtestFiles) check(summary string) error {
 		if name == "-" {
 			return fmt.Errorf("--%s -: standard output has the table; name a file", form)
 		}
-		file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o644)
+		file, err := openResults(name, os.O_CREATE|os.O_WRONLY)
 		if err != nil {
 			return fmt.Errorf("write --%s: %w", form, err)
 		}
@@ -79,7 +79,7 @@ func (f vmtestFiles) write(table io.Writer, results []report.Result) error {
 		if form == "markdown" {
 			flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND // a step may write several summaries
 		}
-		file, err := os.OpenFile(name, flags, 0o644)
+		file, err := openResults(name, flags)
 		if err == nil {
 			err = errors.Join(vmtestForms[form](file, results), file.Close())
 		}

@@ -27,7 +27,7 @@ func openResultLines(std stdio, name string) (resultLines, error) {
 	case "-":
 		return resultLines{w: std.out, close: none, stdout: true}, nil
 	}
-	f, err := os.Create(name)
+	f, err := openResults(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return resultLines{}, fmt.Errorf("write results: %w", err)
 	}
