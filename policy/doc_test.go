@@ -121,6 +121,8 @@ later, and for what was there if that is moved.
 
 Paths that lead through a symbolic link are refused, as an earlier jail could have made it;
 root's in a system directory (a moved ` + "`/home`" + `) is followed. Name what it points to.
+Git's files in the home directory may be links (dotfiles) that lie in ` + "`~` or" + `
+` + "`~/.config`" + `; from there on none is followed.
 
 ` + networkSection() + `## Environment
 
