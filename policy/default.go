@@ -86,7 +86,7 @@ func (p *Policy) system() {
 		"/etc/wireguard", "/etc/openvpn", "/etc/NetworkManager/system-connections",
 		"/etc/wpa_supplicant", "/etc/kubernetes", "/etc/rancher", "/etc/docker", "/etc/letsencrypt",
 		"/etc/krb5.keytab", "/etc/ppp", "/etc/ipsec.secrets")
-	p.add(0, "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security")
+	p.add(0, "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf")
 	p.add(ro, "/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d", "/etc/ssh/ssh_known_hosts")
 	p.add(ro|Write, "/proc")
 	p.add(ro, "/proc/sys")
