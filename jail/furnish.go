@@ -169,12 +169,10 @@ func bindOne(path string, fd int) error {
 
 // bind mounts what is open, and what is mounted below it, on another thing that is.
 func bind(fd, point int) error {
-	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
-		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	tree, err := cloneMounts(fd, "")
 	if err != nil {
 		return err
 	}
 	defer unix.Close(tree)
-	return unix.MoveMount(tree, "", point, "",
-		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return mountOn(tree, point)
 }

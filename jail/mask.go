@@ -101,8 +101,7 @@ func lessen(fd int, lost policy.Rights) error {
 
 // cover mounts a copy of what a name in a directory, or "" for itself, is over what is open.
 func cover(dir int, from string, fd int, attr unix.MountAttr) error {
-	clone, err := unix.OpenTree(dir, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
-		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	clone, err := cloneMounts(dir, from)
 	if err != nil {
 		return err
 	}
@@ -111,8 +110,7 @@ func cover(dir int, from string, fd int, attr unix.MountAttr) error {
 	if err := unix.MountSetattr(clone, "", all, &attr); err != nil {
 		return err
 	}
-	return unix.MoveMount(clone, "", fd, "",
-		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return mountOn(clone, fd)
 }
 
 // nothing is a directory that holds a file and a directory that nobody may open. It

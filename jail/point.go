@@ -2,8 +2,10 @@ package jail
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 
+	"github.com/agent-lock/agent-lock/policy"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,4 +52,28 @@ func makePoint(root int, path string, dir bool) (int, error) {
 		return -1, err
 	}
 	return openOwn(above, base, unix.O_PATH)
+}
+
+// makePrivate makes a directory in one of the jail's own places.
+func makePrivate(pattern string) (dir string, err error) {
+	err = unix.ENOENT
+	for _, place := range policy.Private {
+		if dir, err = os.MkdirTemp(place, pattern); err == nil {
+			break
+		}
+	}
+	return dir, err
+}
+
+// cloneMounts returns a detached copy of what a name in an open directory, or "" for itself,
+// is, with what is mounted below it.
+func cloneMounts(dir int, name string) (tree int, err error) {
+	return unix.OpenTree(dir, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
+		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+}
+
+// mountOn mounts a detached tree on what is open.
+func mountOn(tree, point int) error {
+	return unix.MoveMount(tree, "", point, "",
+		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }

@@ -58,8 +58,7 @@ func (w *writable) take(fd int, rule policy.Rule) error {
 	if err != nil {
 		return err
 	}
-	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
-		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	tree, err := cloneMounts(fd, "")
 	if err != nil {
 		return err
 	}
@@ -93,8 +92,7 @@ func (w *writable) putOne(i int) error {
 	if id != w.ids[i] {
 		return errors.New("it was replaced in the meantime")
 	}
-	return unix.MoveMount(w.trees[i], "", fd, "",
-		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return mountOn(w.trees[i], fd)
 }
 
 func (w *writable) close() {

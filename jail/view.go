@@ -79,17 +79,6 @@ func (v *view) open() (err error) {
 	return err
 }
 
-// makePrivate makes a directory in one of the jail's own places.
-func makePrivate(pattern string) (dir string, err error) {
-	err = unix.ENOENT
-	for _, place := range policy.Private {
-		if dir, err = os.MkdirTemp(place, pattern); err == nil {
-			break
-		}
-	}
-	return dir, err
-}
-
 // ptmx makes terminals in the pts beside it, which it does not find when it is mounted
 // by itself (path_pts in fs/namei.c).
 const ptmx = "/dev/ptmx"
@@ -126,8 +115,7 @@ func (v *view) show(rule policy.Rule) error {
 	if before, ok := v.places[path]; ok { // the last rule holds, as with the other layers
 		unix.Close(before.tree)
 	}
-	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|
-		unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	tree, err := cloneMounts(fd, "")
 	if err != nil {
 		delete(v.places, path)
 		return err
@@ -266,8 +254,7 @@ func (v *view) mount(path string, p shown, fresh bool) error {
 		return err
 	}
 	defer unix.Close(point)
-	return unix.MoveMount(p.tree, "", point, "",
-		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return mountOn(p.tree, point)
 }
 
 // enter makes the view the root directory of this thread and of what it starts. What

@@ -118,7 +118,7 @@ func (p *Policy) Allow(path string, rights Rights, flag, home string) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", flag, path, err)
 	}
-	abs, err := physical(plain)
+	abs, err := Physical(plain)
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}

@@ -13,11 +13,11 @@ import (
 // maxLinks is the kernel's own limit (MAXSYMLINKS).
 const maxLinks = 40
 
-// physical returns the absolute path of a name without symbolic links, as far as it
+// Physical returns the absolute path of a name without symbolic links, as far as it
 // exists. It refuses a name that leads through a link which an earlier jail may have left:
 // links that are followed are root's, such as a moved /home, in directories that no jail can
 // write. What changes after this look is met by rules that follow no link (Rule.Direct).
-func physical(name string) (string, error) {
+func Physical(name string) (string, error) {
 	abs := filepath.Clean(name)
 	if !filepath.IsAbs(name) {
 		dir, err := workingDir() // os.Getwd believes $PWD
@@ -32,10 +32,6 @@ func physical(name string) (string, error) {
 	}
 	return real, err
 }
-
-// Physical returns the absolute path of a name without symbolic links, as far as it exists,
-// or an error where it leads through one that a jail could have made.
-func Physical(name string) (string, error) { return physical(name) }
 
 // Follows reports whether a link in a directory, whose path has none in it, may be followed
 // on the way to the rule's path.

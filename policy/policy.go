@@ -113,7 +113,7 @@ func CheckProject(dir, home string) (string, error) {
 		return "", errors.New("the project directory is empty; is a variable unset? " +
 			"(. is the current directory)")
 	}
-	abs, err := physical(dir)
+	abs, err := Physical(dir)
 	if err != nil {
 		return "", fmt.Errorf("find project directory: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 
@@ -120,10 +121,7 @@ type ending struct {
 const switchedOff = "guest-shutdown"
 
 // watchEnd follows QEMU's monitor (docs/interop/qmp-spec.rst) up to its end.
-func watchEnd(monitor interface {
-	Read([]byte) (int, error)
-	Write([]byte) (int, error)
-}) *ending {
+func watchEnd(monitor io.ReadWriter) *ending {
 	e := &ending{told: make(chan struct{})}
 	go func() {
 		defer close(e.told)
