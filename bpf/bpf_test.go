@@ -2,9 +2,11 @@ package bpf
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -264,4 +266,41 @@ func FuzzDecodeRecord(f *testing.F) {
 			t.Errorf("decodeRecord(%x).Path = %q, want it absolute", raw, r.Path)
 		}
 	})
+}
+
+// Attach sets are kept where nobody but root can change them.
+func TestCheckOwner(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a directory away")
+	}
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		name string
+		uid  int
+		mode os.FileMode
+		ok   bool
+	}{
+		{"private", 0, 0o700, true},
+		{"readable", 0, 0o755, true},
+		{"of_another", 12345, 0o700, false},
+		{"group_writes", 0, 0o770, false},
+		{"all_write", 0, 0o777, false},
+	} {
+		path := filepath.Join(dir, tt.name)
+		err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, tt.uid, 0),
+			os.Chmod(path, tt.mode))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkOwner(path); (err == nil) != tt.ok {
+			t.Errorf("%s: %v, want it accepted: %v", tt.name, err, tt.ok)
+		}
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("private", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkOwner(link); err == nil {
+		t.Error("a link was accepted")
+	}
 }

@@ -29,6 +29,7 @@ var probes = map[string]func(args []string) int{
 	"write":   func(args []string) int { return tryOpen(args[0], os.O_WRONLY) },
 	"create":  func(args []string) int { return tryOpen(args[0], os.O_WRONLY|os.O_CREATE) },
 	"access":  func(args []string) int { return answer(unix.Access(args[0], unix.F_OK)) },
+	"chmod":   func(args []string) int { return answer(unix.Chmod(args[0], 0o666)) },
 	"list":    listDir,
 	"sleep":   func([]string) int { fmt.Println("up"); time.Sleep(time.Hour); return 0 },
 	"forks":   forkAndTry,

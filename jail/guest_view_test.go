@@ -147,3 +147,23 @@ func TestRulesInPrivatePlace(t *testing.T) {
 		}
 	}
 }
+
+// A device that a rule shows is the host's: its mode stays, also for root in the jail.
+func TestDevicesStay(t *testing.T) {
+	const device = "/dev/full"
+	if err := os.Chmod(device, 0o666); err != nil {
+		t.Fatal(err) // the control: outside it can be done
+	}
+	dir := project(t)
+	for _, layers := range []string{"bpf,seccomp", "bpf,view", "view,seccomp", "landlock,seccomp"} {
+		if strings.Contains(layers, "landlock") && landlockHere() == 0 {
+			continue
+		}
+		flags := []string{"--layers", layers, "--user", "root"}
+		out, stderr, _ := run(t, jailed(dir, flags, "several", "chmod", device, "open", device))
+		if chmod, open, _ := strings.Cut(out, "\n"); chmod == "ok" || open != "ok\n" {
+			t.Errorf("%s: chmod and open = %q, want an error and ok; stderr: %s", layers, out,
+				stderr)
+		}
+	}
+}

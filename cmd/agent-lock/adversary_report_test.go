@@ -288,3 +288,29 @@ func TestCaseRules(t *testing.T) {
 		}
 	}
 }
+
+// Root writes results through no link that a jail could have left: what that leads to stays.
+func TestResultsFollowNoLink(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("others write what they may")
+	}
+	dir := t.TempDir()
+	kept, link := filepath.Join(dir, "kept"), filepath.Join(dir, "results.json")
+	err := errors.Join(os.WriteFile(kept, []byte("kept"), 0o600), os.Symlink(kept, link))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const flags = os.O_RDWR | os.O_CREATE | os.O_TRUNC
+	if f, err := openResults(link, flags); err == nil {
+		f.Close()
+		t.Error("a link was followed")
+	}
+	if data, err := os.ReadFile(kept); string(data) != "kept" {
+		t.Errorf("what the link leads to holds %q, %v", data, err)
+	}
+	f, err := openResults(filepath.Join(dir, "own.json"), flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
