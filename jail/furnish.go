@@ -52,6 +52,11 @@ func makeMounts(s setup) (w writable, err error) {
 	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENOENT) {
 		return w, fmt.Errorf("mount /dev/pts: %w", err)
 	}
+	if s.User.UID == 0 {
+		if err := keepDevices(s.Devices); err != nil {
+			return w, err
+		}
+	}
 	if err := coverCgroups(s.Spaces); err != nil {
 		return w, err
 	}
@@ -68,6 +73,42 @@ func makeMounts(s setup) (w writable, err error) {
 		}
 	}
 	return w, bindKept(files)
+}
+
+// keepDevices keeps the modes and owners of the host's devices, which root could change, by
+// mounting them read-only: that does not keep them from being written. The one that makes
+// terminals would not find them then, so the jail has its own.
+func keepDevices(rules []policy.Rule) error {
+	for _, rule := range rules {
+		if rule.Path == ptmx {
+			rule.Path = "/dev/pts/ptmx"
+		}
+		fd, err := openRule(rule)
+		if err == nil {
+			err = keepDevice(fd, rule.Path)
+			unix.Close(fd)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ELOOP) {
+			return fmt.Errorf("keep the device %s: %w", rule.Path, err)
+		}
+	}
+	return nil
+}
+
+func keepDevice(fd int, path string) error {
+	_, mode, err := identify(fd)
+	if err != nil || mode&unix.S_IFMT != unix.S_IFCHR && mode&unix.S_IFMT != unix.S_IFBLK {
+		return err
+	}
+	if path != "/dev/pts/ptmx" {
+		return lessen(fd, policy.Write)
+	}
+	point, err := unix.Open(ptmx, unix.O_PATH|unix.O_CLOEXEC, 0) // a link is the jail's already
+	if err != nil {
+		return err
+	}
+	defer unix.Close(point)
+	return bind(fd, point)
 }
 
 // furnishRest mounts what may lie below /proc: without the BPF layer, and in a view, mounts

@@ -35,6 +35,7 @@ type setup struct {
 	Spaces  uintptr       // the namespaces, for clone(2)
 	Layers  Layers
 	Rules   []policy.Rule // for Landlock and mounts; none where neither is used
+	Devices []policy.Rule // those for paths in /dev
 	Network policy.Network
 	Drop    []string
 	Hooked  bool    // a hook decides on capabilities
@@ -54,6 +55,11 @@ func newSetup(cfg Config) (setup, error) {
 	}
 	if cfg.Layers.Landlock || cfg.Layers.View || !cfg.Layers.BPF {
 		s.Rules = lastRules(cfg.Policy.Rules)
+	}
+	for _, rule := range cfg.Policy.Rules {
+		if below(rule.Path, "/dev") && rule.Rights != 0 {
+			s.Devices = append(s.Devices, rule)
+		}
 	}
 	if len(s.Command) == 0 {
 		s.Command = []string{cfg.User.Shell}
